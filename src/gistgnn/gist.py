@@ -131,9 +131,10 @@ class GIST(GlobalModel):
                 `HeteroData`, which `gistgnn.graphs.from_hetero` joins to a `Data`.
             training: all settings; or "split" or "each", the keyword of that name.
             sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name
-                for the defaults, such as "clusters"; "auto": the whole graph in every step up to
-                2,000 nodes, clusters above; None: the whole graph. Or a loader of PyG's, a list of
-                `Data`, or anything else that yields `Data` (see `gistgnn.sampling.FromLoader`).
+                for their defaults, such as "clusters". "auto" takes the whole graph in every step
+                up to 2,000 nodes, and clusters above; None always takes the whole graph. It may
+                also be a loader of PyG's, a list of `Data`, or anything else that yields `Data`
+                (see `gistgnn.sampling.FromLoader`).
             runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch;
                 "auto": on a CPU the result of "in-turn", bit for bit, but each batch is made once;
                 on a GPU "fused", where a model can be.

@@ -40,11 +40,14 @@ class GlobalModel:
     For the arguments see `gistgnn.GIST`.
     """
 
-    # In what the methods differ, which are subclasses.
+    # Other methods are subclasses, which have other values.
     method = "gist"
-    merges_sub_gcns = True  # in every round, so that Θ may begin with a trained model
-    has_independent_batches = False  # Every worker then needs a sampler, with batches of its own.
-    _stores: tuple[str, ...] | None = None  # that the method works with; None stands for all
+    # Whether sub-GCNs are merged in every round, so that Θ may begin with a trained model.
+    merges_sub_gcns = True
+    # Whether every worker has batches of its own. A run without a sampler is then refused.
+    has_independent_batches = False
+    # The stores that the method works with; None stands for all.
+    _stores: tuple[str, ...] | None = None
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class Partition:
             that no block is empty (Assumption 1).
         seed: of the run. The blocks follow from it and the number of the draw alone.
         names: what messages call the axes. Defaults to axis 0, axis 1, ...
-        refusal: why no axis of the model can be split. Defaults to None: they can be.
+        refusal: why no axis of the model can be split. Defaults to none, as they can be.
 
     Attributes:
         split: the axes that are split if m > 1.

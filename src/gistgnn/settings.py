@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     LossSetting = LossName | Loss | None
     WeightsSetting = Literal["balanced"] | Sequence[float] | None
     MetricSetting = MetricName | Metric | Callable[[Tensor, Tensor], Any] | None
-else:  # what a user may bring is checked by `gistgnn.training.names`
+else:  # `gistgnn.training.names` checks what a user may bring.
     OptimizerSetting = ScheduleSetting = LossSetting = WeightsSetting = MetricSetting = Any
 
 # Settings that older records do not have.

@@ -93,7 +93,7 @@ class EveryStep:
         self._rank_workers = range(ranks.rank, workers, ranks.count)
         # The weight of a worker's gradient in its rank's sum. Torch averages over ranks.
         self._weight = ranks.count / workers
-        self._net: DistributedDataParallel | None = None  # on ranks
+        self._net: DistributedDataParallel | None = None  # Ranks train this wrapper of the model.
 
     def __call__(
         self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int
@@ -130,7 +130,8 @@ class EveryStep:
         gradients = sum(
             parameter.nbytes for parameter in model.parameters() if parameter.requires_grad
         )
-        share = 2 * (self._ranks.count - 1) / self._ranks.count  # a ring's, by which torch averages
+        # Torch averages over a ring of ranks, each of which sends this share of the gradients.
+        share = 2 * (self._ranks.count - 1) / self._ranks.count
         self._ranks.traffic.sent += round(share * gradients) * steps.count
         return {0: {"loss": float(total / counted)}} if counted else {}
 

@@ -250,7 +250,7 @@ def _average_histories(
     common = set.intersection(*(set(part) for part in parts))
     rows = [[[part[number] for part in rank] for rank in by_round] for number in sorted(common)]
     ends = [[history[-1] for history in histories] for histories in scored]
-    if ends not in rows:  # the parts have stopped after different rounds
+    if ends not in rows:  # The parts have stopped after different rounds.
         rows.append(ends)
     return list(map(_average_evaluations, rows))
 

@@ -79,10 +79,10 @@ class _Standing(msgspec.Struct):
 
     Attributes:
         used: the seconds of the budget that are over.
-        choice: what the trials have chosen. None: they are not over.
+        choice: the width that the trials have chosen; None until they are over.
         saves: how many times the state has been saved.
         cycles: how many cycles have ended.
-        steps: the steps of the cycle that has begun. None: none has.
+        steps: the steps of the cycle that has begun; None between cycles.
         step_seconds: the time of a step in the last cycle, with its share of the evaluations.
         preparing_seconds: the time before the first step of the last cycle.
         evaluation_seconds: the time of one evaluation in the last cycle.

@@ -41,8 +41,8 @@ class Run:
     schedule: Schedule
     progress: Progress
     part: str = ""  # In words, which narrow model it trains of a run that joins several.
-    stopped: bool = False  # a callback has called `stop`
-    interrupted: bool = False  # a callback has called `interrupt`
+    stopped: bool = False  # Whether a callback has called `stop`.
+    interrupted: bool = False  # Whether a callback has called `interrupt`.
 
     @property
     def rounds(self) -> int:

@@ -67,8 +67,8 @@ class Fit(Run):
         self._begun = time.perf_counter()
         self._round_begun = self._begun
         self._end = None if arguments.max_seconds is None else self._begun + arguments.max_seconds
-        self._longest_round = 0.0  # seconds
-        self._longest_evaluation = 0.0  # seconds
+        self._longest_round = 0.0  # In seconds, as the next one is.
+        self._longest_evaluation = 0.0
         self._callbacks: list[Any] = [*arguments.callbacks]
         self._saver: Saver | None = None
         # The progress before the round that is being recorded; None between two rounds.

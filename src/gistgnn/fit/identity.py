@@ -156,9 +156,7 @@ def fingerprint_of_model(
 
 
 def require_same_training(setup: Setup, fingerprint: Fingerprint) -> None:
-    """Refuse ranks that are about to train with different settings, models or graphs; all ranks
-    call this.
-    """
+    """Refuse ranks with different settings, models or graphs; all ranks call this."""
     arguments = setup.arguments
     settings = {
         "runner": arguments.runner,

@@ -43,7 +43,7 @@ class Loop:
         gist: the model; the loop goes on from the parameters that it has.
         rounds: T, the rounds of the whole loop; a resumed loop counts its earlier rounds as well.
         validate: returns the score of the full model, which is in evaluation mode; gradients are
-            off. Defaults to None: nothing is scored, and the best model is the last one.
+            off. Without it nothing is scored, and the best model is the last one.
         higher_is_better: False if `validate` returns an error.
         evaluate_every: rounds between two scores; the last round is scored as well.
         patience: the loop ends after this many scores without a better one. Defaults to no limit.

@@ -116,9 +116,10 @@ class Setup:
         arguments: of `fit`.
         settings: of training, as records hold them.
         graph: on the device that trains, with scaled features.
-        scaling: of the features. None: they are as they were given.
-        sampling: the settings of the sampler for this graph. None: every step sees the whole graph.
-        init: the values with which Θ begins. None: the seed decides them.
+        scaling: of the features; None if they are as they were given.
+        sampling: the settings of the sampler for this graph; None if every step sees the whole
+            graph.
+        init: the values with which Θ begins; None if the seed decides them.
         part: in words, which narrow model it trains of a run that joins several. Empty for a run
             by itself.
         sampler: has the batches. If it is None, the run makes one.

@@ -62,13 +62,14 @@ class Scorer:
             batch=whole_graph(setup.graph),
             wanted=setup.graph.val | setup.graph.test,
         )
-        self._model: Any = None  # the full model on rank 0, with the values of the last evaluation
-        self._inference: Inference  # on rank 0
+        # Rank 0 has the full model, with the values of the last evaluation, and how it is run.
+        self._model: Any = None
+        self._inference: Inference
         self.passes: list[float] = []
         self.classes: list[dict[str, int | float]] = []
         self.temperature: float | None = None
         self._fitting = fitting_nodes(setup.graph.val)
-        self._noted: set[str] = set()  # the kinds of notes that this run has logged
+        self._noted: set[str] = set()  # The kinds of notes that have been logged.
         self._refresh_model()
         self.description = self._gist.ranks.lead(lambda: self._try_model(first))
 

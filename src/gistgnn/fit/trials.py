@@ -191,7 +191,7 @@ class Trials:
         ranks = self.runs.setup.gist.ranks.count
         for_all_ranks = [tried for tried in near if tried >= ranks]
         if m < ranks and for_all_ranks:
-            m = min(for_all_ranks)  # that every rank trains one of its own costs no time
+            m = min(for_all_ranks)  # It costs no time that every rank trains another part.
         return m
 
     @property
@@ -239,8 +239,7 @@ class Trials:
 
 
 def cluster_method_within(setup: Setup, seconds: float) -> str | None:
-    """Return by which method a run with a budget cuts clusters. Defaults to None for a run without
-    clusters.
+    """Return the method by which a run with a budget cuts clusters; None without clusters.
 
     METIS cuts once, and its clusters are split, if more cuts would take much of the time.
     """
@@ -266,11 +265,11 @@ def candidates(gist: GlobalModel) -> list[int]:
     possible = even_parts([partition.features[axis] for axis in partition.split])
     is_whole = len(partition.split) < len(partition.features)
     if is_whole or gist.input_axis is not None or partition.kind != "balanced":
-        possible = [1]  # equal parts are narrow in all hidden layers
+        possible = [1]  # Equal parts have to be narrow in all hidden layers.
     elif len(possible) > 1:
         try:
             readout_of(gist.build, gist.layout, gist.widths)
-        except InputError:  # copies of this model cannot stand side by side
+        except InputError:  # Copies of this model cannot stand side by side.
             possible = [1]
     available = available_bytes(gist.device)
     fitting = [

@@ -34,9 +34,7 @@ CONVERGED: Any = {"change": 1e-13, "most_passes": 2000}
 def find_readout(
     build: Build, widths: Widths, layout: Layout, split: Collection[int]
 ) -> frozenset[str]:
-    """Return the names of the parameters that sum over an axis in `split` into something that is
-    not split.
-    """
+    """Return the parameters that sum over an axis in `split` into something that is not split."""
     return find_readouts(build, widths, layout, [split])[0]
 
 
