@@ -14,7 +14,7 @@ from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.callbacks import note_missed_classes
 from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
-from gistgnn.fit.narrow import NarrowRuns, RecipeState, score_wide_model, values_of
+from gistgnn.fit.narrow import NarrowRuns, SavedState, score_wide_model, values_of
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
 from gistgnn.gist import GIST, run_to_end
@@ -76,7 +76,7 @@ class Parts(GIST):
         fingerprint = fingerprint_of(setup)
         if self.ranks.count > 1:
             require_same_training(setup, fingerprint)
-        with RecipeState(setup, fingerprint) as state:
+        with SavedState(setup, fingerprint) as state:
             runs = NarrowRuns(setup, run_to_end)
             if state.saved is None:
                 state.save(0, {}, {})

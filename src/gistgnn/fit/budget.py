@@ -16,7 +16,7 @@ from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.callbacks import note_missed_classes
 from gistgnn.fit.identity import Fingerprint, facts_of, fingerprint_of, require_same_training
-from gistgnn.fit.narrow import NarrowRuns, RecipeState, Train, score_wide_model, values_of
+from gistgnn.fit.narrow import NarrowRuns, SavedState, Train, score_wide_model, values_of
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.trials import (
@@ -65,16 +65,16 @@ def fit_within(setup: Setup, train: Train) -> Result:
     fingerprint = fingerprint_of(setup)
     if setup.gist.ranks.count > 1:
         require_same_training(setup, fingerprint)
-    with RecipeState(setup, fingerprint) as state:
-        if state.saved is None:
+    with SavedState(setup, fingerprint) as saved_state:
+        if saved_state.saved is None:
             method = setup.gist.ranks.lead(lambda: cluster_method_within(setup, clock.seconds))
         else:  # A resumed run has the same clusters.
-            method = state.saved["cluster_method"]
+            method = saved_state.saved["cluster_method"]
         setup = with_cluster_method(setup, method)
-        return _BudgetRun(setup, NarrowRuns(setup, train), clock, state, fingerprint).run()
+        return _BudgetRun(setup, NarrowRuns(setup, train), clock, saved_state, fingerprint).run()
 
 
-class _Standing(msgspec.Struct):
+class _BudgetState(msgspec.Struct):
     """How far a run with a budget has come on one rank, without its models.
 
     Attributes:
@@ -110,7 +110,7 @@ class _BudgetRun:
         setup: Setup,
         runs: NarrowRuns,
         clock: Clock,
-        state: RecipeState,
+        saved_state: SavedState,
         fingerprint: Fingerprint,
     ) -> None:
         self._setup = setup
@@ -118,9 +118,9 @@ class _BudgetRun:
         self._ranks = setup.gist.ranks
         self._runs = runs
         self._clock = clock
-        self._state = state
+        self._saved_state = saved_state
         self._fingerprint = fingerprint
-        self._standing = _Standing()
+        self._state = _BudgetState()
         self._interrupted = False
         # The values with which the next cycle begins. If there are none, the seed decides them.
         self._latest: dict[str, Tensor] = {}
@@ -131,7 +131,7 @@ class _BudgetRun:
     def run(self) -> Result:
         """Train, and return the result."""
         try:
-            if self._standing.choice is None:
+            if self._state.choice is None:
                 self._choose()
             while not self._interrupted and self._plan_cycle():
                 self._train_cycle()
@@ -147,7 +147,7 @@ class _BudgetRun:
     def _choose(self) -> None:
         """Choose a width on rank 0, and begin with the model of its trial there."""
         trials = Trials(self._runs, self._clock)
-        standing = self._standing
+        state = self._state
         self._save()
         chosen = self._ranks.lead(lambda: msgspec.to_builtins(trials.choose(), str_keys=True))
         self._interrupted = self._ranks.any(
@@ -158,12 +158,12 @@ class _BudgetRun:
             return
         choice = msgspec.convert(chosen, Choice, strict=False)
         log.info("%s", choice.reason)
-        standing.choice = choice
-        standing.best_m = choice.sub_gcns
+        state.choice = choice
+        state.best_m = choice.sub_gcns
         self._use_batches(choice)
-        standing.step_seconds = choice.step_seconds[choice.sub_gcns]
+        state.step_seconds = choice.step_seconds[choice.sub_gcns]
         part = self._runs.model(widths_of_part(self._gist, choice.sub_gcns))
-        standing.evaluation_seconds = self._runs.evaluation_in_steps(part) * standing.step_seconds
+        state.evaluation_seconds = self._runs.evaluation_in_steps(part) * state.step_seconds
         if choice.sub_gcns in trials.results:
             result = trials.results[choice.sub_gcns]
             self._record(result)
@@ -171,9 +171,7 @@ class _BudgetRun:
         # In one process the best trial is the best model so far, whatever its width.
         if self._ranks.count == 1:
             for m, result in trials.results.items():
-                if self._setup.metric.better(
-                    result.progress.best_score, standing.progress.best_score
-                ):
+                if self._setup.metric.better(result.progress.best_score, state.progress.best_score):
                     self._keep_best(result, m, rounds_before=0)
 
     def _use_batches(self, choice: Choice) -> None:
@@ -188,27 +186,27 @@ class _BudgetRun:
 
         Returns False if there is no time for one more.
         """
-        if self._standing.steps is None:
-            self._standing.steps = self._ranks.lead(self._next_steps)
-        return self._standing.steps is not None
+        if self._state.steps is None:
+            self._state.steps = self._ranks.lead(self._next_steps)
+        return self._state.steps is not None
 
     def _next_steps(self) -> int | None:
         """Return the steps of the next cycle; None if there is to be none."""
-        standing = self._standing
-        if standing.progress.stopped_by in ("patience", "callback"):
+        state = self._state
+        if state.progress.stopped_by in ("patience", "callback"):
             return None
         left = self._seconds_of_training
-        left = left - standing.preparing_seconds - standing.evaluation_seconds
-        if standing.cycles > 0 and left < WORTH_IT * self._clock.seconds:
+        left = left - state.preparing_seconds - state.evaluation_seconds
+        if state.cycles > 0 and left < WORTH_IT * self._clock.seconds:
             return None
-        step_seconds = standing.step_seconds
-        if standing.cycles == 0:  # The timed steps of the trials had no evaluations.
+        step_seconds = state.step_seconds
+        if state.cycles == 0:  # The timed steps of the trials had no evaluations.
             step_seconds *= 1 + EVALUATIONS
         possible = max(left, 0.0) / step_seconds
-        assert standing.choice is not None
-        least, most = (standing.choice.batch_divisor * limit for limit in FIRST_STEPS)
+        assert state.choice is not None
+        least, most = (state.choice.batch_divisor * limit for limit in FIRST_STEPS)
         first = min(max(FIRST_EPOCHS * self._runs.sampler.steps_per_epoch, least), most)
-        steps = first * 2**standing.cycles
+        steps = first * 2**state.cycles
         if possible < 3 * steps:  # There is no time for this cycle and the next, of twice as many.
             steps = int(CAREFUL * possible)
         return max(steps, 1)
@@ -219,48 +217,48 @@ class _BudgetRun:
 
         With one part, the scores of the wide model are those of the narrow one.
         """
-        standing = self._standing
+        state = self._state
         parts = self._ranks.count
-        left = self._clock.left - (parts * standing.evaluation_seconds if parts > 1 else 0.0)
-        if standing.cycles == 0:
-            return max(left, AT_LEAST * self._clock.seconds + standing.evaluation_seconds)
+        left = self._clock.left - (parts * state.evaluation_seconds if parts > 1 else 0.0)
+        if state.cycles == 0:
+            return max(left, AT_LEAST * self._clock.seconds + state.evaluation_seconds)
         return max(left, 1e-3)
 
     def _train_cycle(self) -> None:
         """Train the chosen part from where it is, for the steps that were planned."""
-        standing = self._standing
+        state = self._state
         self._save()
         result = self._ranks.together(self._train_part)
         self._interrupted = self._ranks.any(result.interrupted)
         if self._interrupted:  # The checkpoint of this cycle says how much time it has taken.
             return
         progress = result.progress
-        standing.preparing_seconds = progress.seconds.get("prepare", 0.0)
-        standing.evaluation_seconds = result.inference_seconds or 0.0
+        state.preparing_seconds = progress.seconds.get("prepare", 0.0)
+        state.evaluation_seconds = result.inference_seconds or 0.0
         if progress.steps:
             seconds = progress.train_seconds + progress.seconds.get("evaluate", 0.0)
             # The last evaluation is planned by itself, so its time is none of the steps'.
-            seconds = seconds - standing.evaluation_seconds
-            standing.step_seconds = max(seconds, 1e-9) / progress.steps
+            seconds = seconds - state.evaluation_seconds
+            state.step_seconds = max(seconds, 1e-9) / progress.steps
         self._latest = values_of(result.model)
-        standing.cycles += 1
-        standing.steps = None
+        state.cycles += 1
+        state.steps = None
 
     def _train_part(self) -> Result:
         """Train this rank's part in one cycle, and add the run to the progress of the whole one."""
         self._last = None
-        standing = self._standing
-        assert standing.choice is not None
-        assert standing.steps is not None
-        m = standing.choice.sub_gcns
+        state = self._state
+        assert state.choice is not None
+        assert state.steps is not None
+        m = state.choice.sub_gcns
         runs = self._runs
         if self._ranks.count > 1:
             runs = runs.of_part(self._ranks.rank)
         try:
             self._last = runs.train(
                 runs.model(widths_of_part(self._gist, m)),
-                settings_of_steps(runs, standing.steps, ROUNDS),
-                title=f"cycle {standing.cycles + 1}, of width {width_in_words(self._gist, m)}",
+                settings_of_steps(runs, state.steps, ROUNDS),
+                title=f"cycle {state.cycles + 1}, of width {width_in_words(self._gist, m)}",
                 folder=self._folder,
                 init=self._latest or None,
                 max_seconds=self._seconds_of_training,
@@ -276,13 +274,13 @@ class _BudgetRun:
     @property
     def _folder(self) -> str:
         """The name of the folder of this rank's checkpoints in the cycle."""
-        return f"stage-{self._standing.cycles * self._ranks.count + self._ranks.rank}"
+        return f"stage-{self._state.cycles * self._ranks.count + self._ranks.rank}"
 
     def _record(self, result: Result) -> None:
         """Add a run of the chosen part to the progress of the whole run."""
-        standing = self._standing
-        assert standing.choice is not None
-        total = standing.progress
+        state = self._state
+        assert state.choice is not None
+        total = state.progress
         added = result.progress
         before = {
             "round": total.rounds,
@@ -298,7 +296,7 @@ class _BudgetRun:
             added.best_score, total.best_score
         )
         if added.history and is_better:
-            self._keep_best(result, standing.choice.sub_gcns, rounds_before=total.rounds)
+            self._keep_best(result, state.choice.sub_gcns, rounds_before=total.rounds)
         total.scores.last = added.scores.last
         total.rounds += added.rounds
         total.steps += added.steps
@@ -308,22 +306,22 @@ class _BudgetRun:
 
     def _keep_best(self, result: Result, m: int, *, rounds_before: int) -> None:
         """Take the model of a narrow run as the best one so far."""
-        progress = self._standing.progress
+        progress = self._state.progress
         scores = result.progress.scores
         progress.scores = replace(
             scores, best_round=rounds_before + scores.best_round, last=progress.scores.last
         )
         self._best = values_of(result.model)
-        self._standing.best_m = m
+        self._state.best_m = m
 
     def _result(self) -> Result:
         """Return the result of the whole run: the wide model is made of the best narrow ones."""
         setup = self._setup
         gist = self._gist
-        m = self._standing.best_m
+        m = self._state.best_m
         if self._ranks.count > 1:
             self._agree_on_progress()
-        progress = self._standing.progress
+        progress = self._state.progress
         partition = gist.partition.split_into(m)
         if not self._ranks.any(not self._best):
             gist.join_parts(lambda _: self._best, m)
@@ -351,35 +349,37 @@ class _BudgetRun:
 
     def _agree_on_progress(self) -> None:
         """Let the history be that of rank 0, and the steps those of all ranks."""
-        steps = sum(self._ranks.gather(self._standing.progress.steps))
-        first = self._ranks.lead(lambda: msgspec.to_builtins(self._standing.progress))
-        self._standing.progress = msgspec.convert({**first, "steps": steps}, Progress)
+        steps = sum(self._ranks.gather(self._state.progress.steps))
+        first = self._ranks.lead(lambda: msgspec.to_builtins(self._state.progress))
+        self._state.progress = msgspec.convert({**first, "steps": steps}, Progress)
 
     def _facts(self) -> BudgetFacts | None:
         """Return the entry "budget" of result.json; None before a width is chosen."""
-        choice = self._standing.choice
+        choice = self._state.choice
         if choice is None:
             return None
         return BudgetFacts(
             **msgspec.structs.asdict(choice),
-            cycles=self._standing.cycles,
+            cycles=self._state.cycles,
             parts=min(self._ranks.count, choice.sub_gcns),
         )
 
     def _save(self) -> None:
         """Save what a resumed run needs: where it stands, and the models so far."""
-        standing = self._standing
-        standing.saves += 1
-        standing.used = self._clock.passed
-        every_rank = self._ranks.gather(msgspec.to_builtins(standing, str_keys=True))
+        state = self._state
+        state.saves += 1
+        state.used = self._clock.passed
+        every_rank = self._ranks.gather(msgspec.to_builtins(state, str_keys=True))
         tensors = {f"latest/{name}": tensor for name, tensor in self._latest.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self._best.items()}
         method = getattr(self._setup.sampling, "method", None)
-        self._state.save(standing.saves, {"ranks": every_rank, "cluster_method": method}, tensors)
+        self._saved_state.save(
+            state.saves, {"ranks": every_rank, "cluster_method": method}, tensors
+        )
 
     def _resume(self) -> None:
         """Go on from the state that an earlier process has left."""
-        saved = self._state.saved
+        saved = self._saved_state.saved
         if saved is None:
             return
         every_rank = saved["ranks"]
@@ -389,11 +389,11 @@ class _BudgetRun:
                 f"{len(every_rank)}, each with a "
                 "part of its own: start as many"
             )
-        self._standing = msgspec.convert(every_rank[self._ranks.rank], _Standing, strict=False)
-        if self._standing.choice is not None:
-            self._use_batches(self._standing.choice)
-        self._clock.used = self._standing.used + self._state.seconds_of(self._folder)
-        for key, tensor in self._state.tensors.items():
+        self._state = msgspec.convert(every_rank[self._ranks.rank], _BudgetState, strict=False)
+        if self._state.choice is not None:
+            self._use_batches(self._state.choice)
+        self._clock.used = self._state.used + self._saved_state.seconds_of(self._folder)
+        for key, tensor in self._saved_state.tensors.items():
             kind, _, name = key.partition("/")
             (self._latest if kind == "latest" else self._best)[name] = tensor
 

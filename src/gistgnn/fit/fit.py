@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from gistgnn.accounting.costs import Operations, memory_of, slice_bytes, state_bytes, theta_bytes
+from gistgnn.accounting.costs import memory_of, slice_bytes, state_bytes, theta_bytes
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.distributed import costs
 from gistgnn.errors import DivergedError, RankLostError
@@ -26,7 +26,6 @@ from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
 from gistgnn.fit.scorer import Scorer
 from gistgnn.graphs.doubts import note_doubts, note_homophily
-from gistgnn.graphs.named import GraphSizes
 from gistgnn.runners.registry import Runner, make_runner
 from gistgnn.schedule import Schedule
 from gistgnn.storage.record import Evaluated, Sent
@@ -102,14 +101,7 @@ class Fit(Run):
         self.sampler = setup.sampler or make_sampler(
             gist, graph, setup.sampling, setup.arguments.inductive
         )
-        self._operations = Operations(
-            gist.full_spec,
-            gist.partition,
-            GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum())),
-            setup.sampling,
-            setup.arguments.evaluation,
-            inductive=setup.arguments.inductive,
-        )
+        self._operations = setup.count_operations()
         self.schedule = Schedule(
             self.training, self.sampler.steps_per_epoch, gist.workers, self._operations
         )

@@ -9,14 +9,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gistgnn.accounting.costs import Operations
 from gistgnn.fit.identity import Fingerprint
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result, Scores
 from gistgnn.fit.saving import Saving
 from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
-from gistgnn.graphs.named import GraphSizes
 from gistgnn.layout.axes import Widths, named_tensors
 from gistgnn.nn.scaling import plain_model
 from gistgnn.sampling import ClusterSampling, Sampler
@@ -102,18 +100,8 @@ class NarrowRuns:
 
     def evaluation_in_steps(self, model: GlobalModel) -> float:
         """Return how many steps of a narrow model take as long as scoring it on the whole graph."""
-        setup = self.setup
-        graph = self.setup.graph
-        sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
-        operations = Operations(
-            model.full_spec,
-            model.partition,
-            sizes,
-            self.sampling,
-            setup.arguments.evaluation,
-            inductive=setup.arguments.inductive,
-        )
-        return operations.evaluation_in_steps
+        setup = replace(self.setup, gist=model, sampling=self.sampling)
+        return setup.count_operations().evaluation_in_steps
 
     def train(
         self,
@@ -154,7 +142,7 @@ class NarrowRuns:
         )
 
 
-class RecipeState:
+class SavedState:
     """The state of a run that trains narrow models, beside the checkpoints of their own runs.
 
     It is a checkpoint of the whole run, whose fingerprint says whose run it is. In its `with` block
@@ -173,7 +161,7 @@ class RecipeState:
         self.saved: dict[str, Any] | None = None
         self.tensors: dict[str, Tensor] = {}
 
-    def __enter__(self) -> "RecipeState":
+    def __enter__(self) -> "SavedState":
         try:
             newest = self._ranks.lead(self._begin)
             if newest is not None:

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gistgnn.accounting.costs import slice_bytes, too_large
+from gistgnn.accounting.costs import Operations, slice_bytes, too_large
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph, Standardisation, from_hetero
 from gistgnn.graphs.features import sample_of
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.layout.instance import small_instance
 from gistgnn.nn.scaling import saved_state
 from gistgnn.runners.registry import RUNNERS
@@ -178,6 +179,18 @@ class Setup:
         gist = self.gist
         is_split = gist.method == "gist" and gist.workers > 1 and bool(gist.partition.split)
         return self.graph.regression and is_split
+
+    def count_operations(self) -> Operations:
+        """Return the multiply-adds of a step and of an evaluation."""
+        graph = self.graph
+        return Operations(
+            self.gist.full_spec,
+            self.gist.partition,
+            GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum())),
+            self.sampling,
+            self.arguments.evaluation,
+            inductive=self.arguments.inductive,
+        )
 
     def require_step_fits(self) -> None:
         """Refuse a run whose widest sub-GCN takes more memory in one step than is free.

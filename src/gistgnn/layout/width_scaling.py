@@ -38,8 +38,8 @@ NORMED_READOUT = 0.1
 LARGE_INPUT = 1e6  # A model with norms hardly feels that its inputs are so many times larger.
 BASE_MODELS = 3  # So many models are built to measure the size of initial values.
 MOST_ENTRIES = 2**18  # of a tensor, from which its standard deviation is estimated
-STANDARD_ERRORS = 4.0  # by which two standard deviations may differ by chance
-NO_DEVIATION = 1e-6  # of the largest entry, up to which all entries count as equal
+STANDARD_ERRORS = 4.0  # Two standard deviations may differ by so many errors by chance.
+NO_DEVIATION = 1e-6  # Entries that differ by less than this share of the largest count as equal.
 
 Role = Literal["input", "hidden", "readout", "vector"]
 
