@@ -1,5 +1,6 @@
-"""The errors that a user can cause and fix. Their messages are one line; the command line prints
-them as they are.
+"""The errors that a user can cause and fix.
+
+Their messages are one line, which the command line prints as it is.
 """
 
 from collections.abc import Iterator
@@ -7,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 from unicodedata import category
 
-_LONGEST = 160
-# characters of a line that is printed, and of its end where its middle is left out
+_LONGEST = 160  # The characters of a reason.
+# The characters of a line, and of its end where its middle is left out.
 _LONGEST_LINE = 700
 _END = 200
 
@@ -20,12 +21,13 @@ class GistError(Exception):
     and exits with status 2.
     """
 
-    relayed = False  # every rank of the run raises this error, and rank 0 alone has to print it
+    relayed = False  # Whether every rank of the run raises this error, and rank 0 alone prints it.
 
 
 class InputError(GistError, ValueError):
-    """A value, a file or a setting that gistgnn cannot work with; any function that is given one
-    may raise it.
+    """A value, a file or a setting that gistgnn cannot work with.
+
+    Any function that is given one may raise it.
     """
 
 
@@ -34,8 +36,9 @@ class RankLostError(GistError):
 
 
 class DivergedError(GistError):
-    """The loss or the parameters of a sub-GCN became NaN or infinite; Θ is as it was before that
-    round.
+    """The loss or the parameters of a sub-GCN became NaN or infinite.
+
+    Θ is as it was before that round.
 
     Attributes:
         result: what `GIST.fit` had reached, a `Result`; None outside of `fit`.
@@ -52,8 +55,10 @@ class DivergedError(GistError):
         self.result: Any = None
 
     def blame_nodes(self, nodes: str) -> None:
-        """Say that the model's output is not finite for some nodes, given in words, also without
-        any training.
+        """Say in the message for which nodes even an untrained model has no finite output.
+
+        Args:
+            nodes: these nodes in words.
         """
         self.args = (
             f"training diverged in round {self.round_number + 1}: {self.what}, and also untrained "
@@ -69,8 +74,7 @@ class DivergedError(GistError):
 
 
 def printable(text: object) -> str:
-    r"""Return a text with its control characters, newlines and bytes that are no UTF-8 as escapes,
-    such as \n.
+    r"""Return a text with escapes, such as \n, for all characters that cannot be printed.
 
     Names of files may have any characters: a terminal would obey some of them, and others cannot be
     written.
@@ -89,8 +93,9 @@ def one_line(text: object) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return the type and text of another library's error on one line, such as "BadZipFile: File is
-    not a zip file".
+    """Return the type and the text of another library's error on one line.
+
+    An example is "BadZipFile: File is not a zip file".
     """
     text = " ".join(str(error).split())
     if len(text) > _LONGEST:
@@ -101,21 +106,20 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def users_code(failure: str, advice: str = "") -> Iterator[None]:
-    """Turn what the user's code raises in the block into an InputError: the failure, the reason and
-    the advice.
+    """Turn an error of the user's code in the block into an InputError.
+
+    Its message is the failure, the reason and the advice.
     """
     try:
         yield
     except InputError:
         raise
-    except Exception as error:  # it may raise anything
+    except Exception as error:  # The user's code may raise anything.
         raise InputError(f"{failure} ({reason(error)}){advice and ': '}{advice}") from error
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Tell whether Python, NumPy or torch could not get memory; torch says it in words alone, or by
-    its own class.
-    """
+    """Tell whether an error says that Python, NumPy or torch could not get memory."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"

@@ -14,12 +14,12 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.fit.budget import fit_within
 from gistgnn.fit.fit import Fit
 from gistgnn.fit.identity import Fingerprint, fingerprint_of
-from gistgnn.fit.prepare import FitArguments, Setup, Variant, prepare
+from gistgnn.fit.prepare import FitArguments, Setup, prepare
 from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
-from gistgnn.runners.registry import RunnerName
+from gistgnn.runners.registry import Runner, RunnerName
 from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.sampling.registry import SamplerName
 from gistgnn.settings import Training
@@ -36,8 +36,8 @@ def train(gist: GlobalModel, run: Fit) -> None:
 
     Args:
         gist: Θ and the partition.
-        run: the batches (Cluster in the algorithm; the whole graph where c = 1), the runner, and
-            the schedule: T, ζ, and how steps are taken.
+        run: the sampler (Cluster in the algorithm; with c = 1 a batch is the whole graph), the
+            runner, and the schedule with T and ζ.
 
     Raises:
         DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
@@ -53,9 +53,14 @@ def train(gist: GlobalModel, run: Fit) -> None:
         run.after_round(means)
 
 
-def run_to_end(setup: Setup) -> Result:
-    """Train as a setup says, by Algorithm 1, and return the result."""
-    with Fit(setup) as run:
+def run_to_end(setup: Setup, runner: Runner | None = None) -> Result:
+    """Train by Algorithm 1, and return the result.
+
+    Args:
+        setup: what is trained, on what, and how.
+        runner: what trains the sub-GCNs of a round. Defaults to the runner that the setup names.
+    """
+    with Fit(setup, runner) as run:
         train(setup.gist, run)
     return run.end()
 
@@ -69,8 +74,8 @@ class GIST(GlobalModel):
             share (PyG's own models, residual nets). The model's forward takes (x, edge_index), (x,
             adj) or (x), and edge data by name; see `gistgnn.sampling.arguments`.
         widths: the full model's widths, d_l in the paper.
-        sub_gcns: m; 1 is the baseline, ordinary training of the full model. None: so many that
-            sub-GCNs are 512 features wide, at most 8.
+        sub_gcns: m; 1 is the baseline, ordinary training of the full model. Defaults to so many
+            that sub-GCNs are 512 features wide, at most 8.
         input_axis: the axis whose width is the number of input features, to partition d_0 as in
             Table 1; usually None.
         whole: axes that are not partitioned.
@@ -79,9 +84,10 @@ class GIST(GlobalModel):
         device: where the sub-GCNs train.
         store: where Θ is: "memory", "host", "sharded" (in memory, by rows over the ranks), or a
             `Store`.
-        ranks: the processes that train the model together (see docs/how-to/workers.md); None: this
-            one alone.
-        axis_names: the names of the axes in messages about the partition; None: axis 0, axis 1, ...
+        ranks: the processes that train the model together (see docs/how-to/workers.md). Defaults
+            to this one alone.
+        axis_names: the names of the axes in messages about the partition. Defaults to axis 0, axis
+            1, ...
         regression: whether a training loop of your own predicts numbers. Then the full model is the
             mean of its sub-GCNs, not their sum, as in `fit`, which sees from the graph what is
             predicted.
@@ -95,8 +101,6 @@ class GIST(GlobalModel):
         InputError: a value is out of range, or the model's layout fails the check (see
             `infer_layout`).
     """
-
-    _variant = Variant()
 
     def fit(
         self,
@@ -115,8 +119,7 @@ class GIST(GlobalModel):
         standardise: bool | None = None,
         **settings: Any,
     ) -> Result:
-        """Train on a graph from scratch, and return the model at its best validation score over the
-        whole graph.
+        """Train on a graph from scratch, and return the model of the best validation score.
 
         Settings of training are given as a `Training`, or as keywords with the names of its fields,
         which it documents: `fit(graph, epochs=800, lr=0.02)`. Those that are not given are the same
@@ -128,27 +131,29 @@ class GIST(GlobalModel):
                 `HeteroData`, which `gistgnn.graphs.from_hetero` joins to a `Data`.
             training: all settings; or "split" or "each", the keyword of that name.
             sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name
-                for the defaults, such as "clusters"; "auto": the whole graph in every step up to
-                2,000 nodes, clusters above; None: the whole graph. Or a loader of PyG's, a list of
-                `Data`, or anything else that yields `Data` (see `gistgnn.sampling.FromLoader`).
+                for their defaults, such as "clusters". "auto" takes the whole graph in every step
+                up to 2,000 nodes, and clusters above; None always takes the whole graph. It may
+                also be a loader of PyG's, a list of `Data`, or anything else that yields `Data`
+                (see `gistgnn.sampling.FromLoader`).
             runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch;
                 "auto": on a CPU the result of "in-turn", bit for bit, but each batch is made once;
                 on a GPU "fused", where a model can be.
             inductive: train on the subgraph of the training nodes; scores are those of the whole
                 graph.
-            evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
+            evaluation: how models are run on the whole graph between rounds. Defaults to
+                `Evaluation()`.
             progress: show a progress bar on standard error.
             callbacks: objects with methods of `Callback`, called in order; they may end the run.
             init: a trained model of the full widths, or its `state_dict()`, with which Θ begins; of
-                a narrower model so many copies as have these widths together (see `widen`). None:
-                the seed's.
+                a narrower model so many copies as have these widths together (see `widen`).
+                Defaults to the initial values of the seed.
             max_seconds: the run ends within this time, with the best model so far; it trains at
                 least one round. A resumed run has the same time again.
             saving: where and how often the state is saved, and whether to resume.
             standardise: scale every feature to mean 0 and deviation 1 over the training nodes. The
-                result's model does so by itself, and is called with the features as they are. None:
-                unless the features are words (few in each row, and never negative), or as in the
-                model of `init`.
+                result's model does so by itself, and is called with the features as they are.
+                Defaults to doing so unless the features are words (few in each row, and never
+                negative), or as in the model of `init`.
             settings: fields of `Training`; None stands for the default.
 
         Raises:
@@ -177,42 +182,47 @@ class GIST(GlobalModel):
                 max_seconds=max_seconds,
                 standardise=standardise,
             )
-            return self._train(prepare(self, self._variant, graph, complete_settings, arguments))
+            return self._train(prepare(self, graph, complete_settings, arguments))
 
     def _train(self, setup: Setup) -> Result:
-        """Train as a setup says, and return the result; methods that do not follow Algorithm 1 have
-        another.
+        """Train, and return the result.
+
+        Methods that do not follow Algorithm 1 have a way of their own.
         """
         if setup.settings.budget is not None:
             return fit_within(setup, run_to_end)
         return run_to_end(setup)
 
     def fingerprint(self, graph: Graph, training: Training, **options: Any) -> Fingerprint:
-        """Return the fingerprint of the run that `fit` would make; `options` are arguments of
-        `fit`.
+        """Return the fingerprint of the run that `fit` would make.
+
+        Args:
+            graph: the graph.
+            training: the settings, complete.
+            options: other arguments of `fit`.
         """
         sampling = named_sampling(options.pop("sampler", "auto"))
         evaluation = options.pop("evaluation", None) or Evaluation()
         arguments = FitArguments(sampling=sampling, evaluation=evaluation, **options)
-        return fingerprint_of(prepare(self, self._variant, graph, training, arguments))
+        return fingerprint_of(prepare(self, graph, training, arguments))
 
     def _choose(self, training: Training | str | None, settings: Mapping[str, Any]) -> Training:
-        """Return the settings that were given as a whole, or one by one, where None stands for the
-        default.
-        """
+        """Return the complete settings of a run, which were given as a `Training` or one by one."""
         names = {field.name for field in fields(Training)}
         if unknown := sorted(settings.keys() - names):
             arguments = inspect.signature(self.fit).parameters.keys() - {"settings"}
             hint = did_you_mean(unknown[0], names | arguments)
             raise TypeError(f"fit() got an unexpected keyword argument '{unknown[0]}'{hint}")
-        given = {name: value for name, value in settings.items() if value is not None}
+        chosen = {name: value for name, value in settings.items() if value is not None}
         if isinstance(training, Training):
-            if given:
+            if chosen:
                 raise InputError(
-                    f"{next(iter(given))} is given beside a Training: set it in the Training"
+                    f"{next(iter(chosen))} is given beside a Training: set it in the Training"
                 )
         else:
-            training = Training(**given if training is None else {**given, "training": training})
+            if training is not None:
+                chosen["training"] = training
+            training = Training(**chosen)
         hidden = [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]
         is_plain = self.width_scaling is None and self.sub_gcns > 1
         return complete(training, self.workers, hidden if is_plain else ())

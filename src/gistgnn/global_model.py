@@ -1,6 +1,4 @@
-"""`GlobalModel`: a model whose parameters are Θ, the blocks of its axes, and the rounds in which
-sub-GCNs train.
-"""
+"""`GlobalModel`: a model whose parameters are Θ, and the rounds in which its sub-GCNs train."""
 
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,7 +11,7 @@ from torch import Tensor, nn
 
 from gistgnn.accounting.costs import require_theta_fits
 from gistgnn.defaults import chosen_sub_gcns
-from gistgnn.distributed import Alone, Ranks, World
+from gistgnn.distributed import Alone, Costs, Ranks, World
 from gistgnn.errors import InputError
 from gistgnn.graphs import Standardisation
 from gistgnn.layout.axes import Build, Widths, check_widths
@@ -37,12 +35,19 @@ from gistgnn.utils.random_streams import check_seed
 
 
 class GlobalModel:
-    """A model whose parameters are Θ, and from which rounds of sub-GCNs are taken; arguments: see
-    `gistgnn.GIST`.
+    """A model whose parameters are Θ, and from which rounds of sub-GCNs are taken.
+
+    For the arguments see `gistgnn.GIST`.
     """
 
+    # Other methods are subclasses, which have other values.
     method = "gist"
-    _stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
+    # Whether sub-GCNs are merged in every round, so that Θ may begin with a trained model.
+    merges_sub_gcns = True
+    # Whether every worker has batches of its own. A run without a sampler is then refused.
+    has_independent_batches = False
+    # The stores that the method works with; None stands for all.
+    _stores: tuple[str, ...] | None = None
 
     def __init__(
         self,
@@ -120,28 +125,30 @@ class GlobalModel:
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
-        # a round has begun since Θ was made with the seed's values, or it has other values
+        # Whether Θ may have other values than those of the seed.
         self._has_begun = False
-        self._was_resumed = False  # an earlier process has left Θ
+        self._was_resumed = False  # Whether an earlier process has left Θ.
         self._recent = Recent()
-        self.scaling: Standardisation | None = None  # of the features in the last run of `fit`
+        # How the last run of `fit` has scaled the features.
+        self.scaling: Standardisation | None = None
         check_flag("regression", regression)
         self.regression = regression
-        self._mean: Mean | None = None  # where Θ is the mean of its sub-GCNs
+        self._mean: Mean | None = None  # There is one if Θ is the mean of its sub-GCNs.
         if regression and self.sub_gcns > 1 and self.partition.split:
             self._mean = Mean.of(self.full_spec, self.partition.split)
-        # what this was before a run of which no round has begun yet
+        # The attributes from before a run, until its first round begins.
         self._before: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
-        own = self.partition
-        m = self.sub_gcns
-        split = [
-            "whole" if axis in own.whole else f"in {m} blocks" for axis in range(len(own.features))
-        ]
-        axes = ", ".join(map("{}: {} {}".format, own.names, own.features, split))
-        place = f"store={self.store.kind!r}, seed={self.seed}"
-        return f"{type(self).__name__}(widths={self.widths}, m={m}, {axes}; {place})"
+        partition = self.partition
+        axes = []
+        for axis, (name, count) in enumerate(zip(partition.names, partition.features, strict=True)):
+            split = "whole" if axis in partition.whole else f"in {self.sub_gcns} blocks"
+            axes.append(f"{name}: {count} {split}")
+        return (
+            f"{type(self).__name__}(widths={self.widths}, m={self.sub_gcns}, {', '.join(axes)}; "
+            f"store={self.store.kind!r}, seed={self.seed})"
+        )
 
     @property
     def sub_gcns(self) -> int:
@@ -150,10 +157,15 @@ class GlobalModel:
 
     @property
     def workers(self) -> int:
-        """How many workers train at the same time: m. `training="split"` splits the epochs over
-        them.
+        """How many workers train at the same time: m.
+
+        `training="split"` splits the epochs over them.
         """
         return self.sub_gcns
+
+    def bytes_sent(self, costs: Costs) -> dict[str, float]:
+        """Return what a worker sends, as result.json holds it."""
+        return {"bytes_per_round": costs.gist}
 
     @property
     def theta(self) -> Theta:
@@ -169,9 +181,7 @@ class GlobalModel:
 
     @property
     def averages(self) -> bool:
-        """Whether the full model is the mean of its sub-GCNs, as for numbers that are predicted,
-        not their sum.
-        """
+        """Whether the full model is the mean of its sub-GCNs, as in a regression, not their sum."""
         return self._mean is not None
 
     def _initial_spec(self, init: Mapping[str, Tensor] | None) -> ModelSpec:
@@ -181,38 +191,37 @@ class GlobalModel:
         return replace(self.trained_spec, initial_factors=self._mean.initial_factors(self.sub_gcns))
 
     def resume(self) -> None:
-        """Resume from the Θ that an earlier process has left in the store's folder, after its last
-        round.
-        """
+        """Resume from the Θ that an earlier process has left in the store's folder."""
         if not self._reopen():
-            where = self.store.folder or self.store.kind
+            folder = self.store.folder or self.store.kind
             raise InputError(
-                f"there is no Θ to resume in {where}: resume from a checkpoint, or give its folder"
+                f"there is no Θ to resume in {folder}: resume from a checkpoint, or give its folder"
             )
 
     def _reopen(self) -> bool:
-        """Open the Θ that an earlier process has left; False: there is none."""
-        if found := Theta.reopen(self.store, self.trained_spec, self.ranks):
-            self._theta = found
-            self.next_round = found.place.round
-            self._has_begun = self._was_resumed = True
-        return found is not None
+        """Open the Θ that an earlier process has left; return False if there is none."""
+        theta = Theta.reopen(self.store, self.trained_spec, self.ranks)
+        if theta is None:
+            return False
+        self._theta = theta
+        self.next_round = theta.place.round
+        self._has_begun = True
+        self._was_resumed = True
+        return True
 
     def blocks(self, draw: int) -> list[Blocks]:
         """The blocks of every sub-GCN in a draw; round t has draw t."""
         return self.partition.blocks(draw)
 
     def begin_round(self) -> Round:
-        """Return the sub-GCNs of the next round (subGCNs), for a training loop of the user's
-        own.
-        """
+        """Return the sub-GCNs of the next round (subGCNs), for a user's own training loop."""
         return self._begin_round(self._called_by_user)
 
     def take_round(self, *, keeps_moments: bool) -> Round:
         """Return the sub-GCNs of the next round (subGCNs), for `fit`.
 
         Args:
-            keeps_moments: moments stay with Θ after the round.
+            keeps_moments: whether moments stay with Θ after the round.
         """
         return self._begin_round(self._sub_gcn, keeps_moments=keeps_moments)
 
@@ -234,9 +243,7 @@ class GlobalModel:
 
     @contextmanager
     def _unchanged_if_refused(self) -> Iterator[None]:
-        """If the block fails before its first round begins, leave the model as it was: Θ, scaling,
-        the next round.
-        """
+        """If the block fails before its first round begins, leave the model as it was."""
         names = (
             "_theta",
             "full_spec",
@@ -273,9 +280,7 @@ class GlobalModel:
             yield self.theta
 
     def _go_on(self) -> None:
-        """Give up the Θ that was there before the run: the run goes on to its first round, or is
-        over without one.
-        """
+        """Give up the Θ from before the run, as the run is no longer refused."""
         if self._before is not None:
             earlier = self._before["_theta"]
             self._before = None
@@ -286,10 +291,8 @@ class GlobalModel:
 
     @contextmanager
     def _run(self) -> Iterator[None]:
-        """A run of `fit`: it begins from scratch, and leaves neither sub-GCNs nor gradients in
-        memory.
-        """
-        # the user may hold those of a loop, or may have frozen their parameters
+        """A run of `fit`, which leaves neither sub-GCNs nor gradients in memory."""
+        # The user may still have those of a loop, or may have frozen their parameters.
         self._modules.clear()
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -300,8 +303,9 @@ class GlobalModel:
             self._modules.clear()
 
     def rounds(self, count: int) -> Iterator[Round]:
-        """Yield `count` rounds for a training loop of your own. Each is aggregated when the loop
-        goes on to the next.
+        """Yield `count` rounds for a training loop of your own.
+
+        Each is aggregated when the loop goes on to the next.
 
             for round in gist.rounds(20):
                 for sub in round:            # a plain nn.Module at the blocks' widths
@@ -335,15 +339,14 @@ class GlobalModel:
         return self.width_scaling.parameter_groups(model, lr, weight_decay=weight_decay, rule=rule)
 
     def model(self) -> nn.Module:
-        """Return the full model in evaluation mode, with a copy of Θ's parameters; large ones on
-        disk are mapped.
+        """Return the full model in evaluation mode, with a copy of Θ's parameters.
+
+        Large parameters on disk are mapped.
         """
         return self.with_scaling(self.theta.full_model(self.trained_spec))
 
     def with_scaling(self, model: nn.Module) -> nn.Module:
-        """Put the scaling before the full model, if the features that it was trained on were
-        scaled.
-        """
+        """Put the scaling of the features before the full model, if they were scaled."""
         return scaled_model(model, self.scaling)
 
     def begin_run(
@@ -356,7 +359,7 @@ class GlobalModel:
             resumed: the run goes on from the files of an earlier process, if there are some.
             init: the values with which Θ begins. Defaults to those of the seed.
         """
-        had_mean = self._mean is not None
+        was_mean = self._mean is not None
         self._mean = None
         if averages:
             self._mean = Mean.of(self.full_spec, self.partition.split)
@@ -369,7 +372,7 @@ class GlobalModel:
                 "trains from scratch: go on by gist.rounds or Loop, choose another folder, or "
                 "remove this one"
             )
-        has_other_values = self._has_begun or averages or had_mean or init is not None
+        has_other_values = self._has_begun or averages or was_mean or init is not None
         if resumed or has_other_values:
             self._theta = self._make_theta(
                 self._initial_spec(init), anew=resumed or self._theta is not None
@@ -416,8 +419,8 @@ class GlobalModel:
         except InputError:
             if self._theta is None or self.store.place.holds == "disk":
                 raise
-            # Both do not fit. If the new Θ fits alone, the earlier one goes now, though the run may
-            # still be refused.
+            # Both Θ do not fit together. If the new one fits by itself, the earlier one goes now,
+            # though the run may still be refused.
             earlier = sum(tensor.nbytes for tensor in self._theta.place.tensors.values())
             require_theta_fits(spec, self.store, self.ranks.count, earlier)
             self._theta = None
@@ -428,13 +431,11 @@ class GlobalModel:
                     "_has_begun": False,
                     "_was_resumed": False,
                 }
-        with torch.inference_mode(False):  # rounds write into it, whatever mode it was made in
+        with torch.inference_mode(False):  # Rounds write into it, in whatever mode it was made.
             return Theta.make(self.store, spec, self.ranks, replace=anew)
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
-        """Return a module of the blocks' widths: the one of the last round, unless the widths have
-        changed.
-        """
+        """Return a module of the blocks' widths, which is that of the last round if they fit."""
         widths = self.layout.widths(map(len, blocks))
         if i not in self._modules or self._modules[i][0] != widths:
             self._modules[i] = (
@@ -444,7 +445,7 @@ class GlobalModel:
         return self._modules[i][1]
 
     def _called_by_user(self, i: int, blocks: Blocks) -> nn.Module:
-        """Return the same module, for a training loop of the user's own."""
+        """Return the same module, for a user's own training loop."""
         sub = self._sub_gcn(i, blocks)
         multiply_when_called(sub, self._recent)
         return sub

@@ -1,7 +1,6 @@
 """Random disjoint blocks of every hidden axis (the feature partitions of section 2.1)."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,32 +11,43 @@ from gistgnn.storage.record import AxisBlocks
 from gistgnn.utils.checks import check_choice, check_count, check_name, shown
 from gistgnn.utils.random_streams import check_seed, generator
 
-Blocks = tuple[Tensor, ...]  # one sub-GCN's features of every axis, ascending
+Blocks = tuple[Tensor, ...]
+"""The features of one sub-GCN along every axis, ascending."""
 
 KINDS = ("balanced", "categorical")
 
 
 class Partition:
-    """Draws the blocks D_l^(i) of each axis l and sub-GCN i: in the paper's method anew for every
-    round t.
+    """Draws the blocks D_l^(i) of each axis l and sub-GCN i, in GIST anew for every round t.
 
-    "balanced" blocks are random, and differ in size by at most one feature. For "categorical" ones
-    each feature goes to a sub-GCN independently and uniformly, given that no block is empty
-    (Assumption 1).
+    Args:
+        features: d_l of each axis.
+        sub_gcns: m, how many blocks each axis is split into.
+        whole: the axes of which every sub-GCN has all features (Table 1's empty cells).
+        kind: "balanced" blocks are random, and differ in size by at most one feature. For
+            "categorical" ones each feature goes to a sub-GCN independently and uniformly, given
+            that no block is empty (Assumption 1).
+        seed: of the run. The blocks follow from it and the number of the draw alone.
+        names: what messages call the axes. Defaults to axis 0, axis 1, ...
+        refusal: why no axis of the model can be split. Defaults to none, as they can be.
+
+    Attributes:
+        split: the axes that are split if m > 1.
+
+    Raises:
+        InputError: a value is out of range, or blocks would be empty.
     """
 
     def __init__(
         self,
-        features: Sequence[int],  # d_l of each axis
-        sub_gcns: int,  # m, how many blocks each axis is split into
+        features: Sequence[int],
+        sub_gcns: int,
         *,
-        # the axes of which every sub-GCN holds all features (Table 1's empty cells)
         whole: Collection[int] = (),
         kind: str = "balanced",
-        seed: int = 0,  # the run's; the blocks follow from (seed, number of the draw) alone
-        # what messages call the axes; None: axis 0, axis 1, ...
+        seed: int = 0,
         names: Sequence[str] | None = None,
-        refusal: str | None = None,  # why no axis of the model can be split
+        refusal: str | None = None,
     ) -> None:
         if names is None:
             names = [f"axis {axis}" for axis in range(len(features))]
@@ -50,7 +60,7 @@ class Partition:
             check_name("a name of axis_names", name)
         self.names = list(names)
         sub_gcns = check_count("sub_gcns", sub_gcns)
-        self.split = [axis for axis in range(len(features)) if axis not in whole]  # where m > 1
+        self.split = [axis for axis in range(len(features)) if axis not in whole]
         if refusal is not None and sub_gcns > 1 and self.split:
             raise InputError(refusal)
         self._refusal = refusal
@@ -64,17 +74,12 @@ class Partition:
                 raise InputError(
                     f"sub_gcns is {sub_gcns}, more than the {d} features of {name}: use at most {d}"
                 )
-            if (
-                kind == "categorical"
-                and axis not in whole
-                and sub_gcns * (1 - 1 / sub_gcns) ** d > 1
-            ):
-                said = (
-                    f"{d} features of {name}, sent to {sub_gcns} sub-GCNs at random, leave "
-                    "some "
-                    "without any"
+            expected_empty_blocks = sub_gcns * (1 - 1 / sub_gcns) ** d
+            if kind == "categorical" and axis not in whole and expected_empty_blocks > 1:
+                raise InputError(
+                    f"{d} features of {name}, sent to {sub_gcns} sub-GCNs at random, leave some "
+                    "without any: use fewer sub-GCNs, or the balanced partition"
                 )
-                raise InputError(f"{said}: use fewer sub-GCNs, or the balanced partition")
         self.features = tuple(features)
         self.sub_gcns = sub_gcns
         self.kind = kind
@@ -86,17 +91,21 @@ class Partition:
         """Return the partition into another number of blocks."""
         # The balanced partition is nested: if m' divides m, each block of m' is a union of blocks
         # of the same draw.
-        own: dict[str, Any] = {
-            "whole": self._chosen_whole,
-            "kind": self.kind,
-            "seed": self.seed,
-            "names": self.names,
-        }
-        return Partition(self.features, sub_gcns, **own, refusal=self._refusal)
+        return Partition(
+            self.features,
+            sub_gcns,
+            whole=self._chosen_whole,
+            kind=self.kind,
+            seed=self.seed,
+            names=self.names,
+            refusal=self._refusal,
+        )
 
     def blocks(self, draw: int) -> list[Blocks]:
-        """Return the blocks of one draw: for each of the m sub-GCNs one ascending index tensor per
-        axis.
+        """Return the blocks of one draw.
+
+        Returns:
+            For each of the m sub-GCNs one ascending index tensor per axis.
         """
         m = self.sub_gcns
         axes = list[list[Tensor]]()
@@ -105,35 +114,34 @@ class Partition:
                 axes.append([torch.arange(d)] * m)
                 continue
             rng = generator(self.seed, "blocks", draw, axis)
-            owner = (
-                rng.permutation(np.arange(d) % m)
-                if self.kind == "balanced"
-                else rng.integers(m, size=d)
-            )
+            if self.kind == "balanced":
+                owner = rng.permutation(np.arange(d) % m)
+            else:
+                owner = rng.integers(m, size=d)
             while self.kind == "categorical" and len(np.unique(owner)) < m:
                 owner = rng.integers(m, size=d)
             axes.append([torch.from_numpy(np.flatnonzero(owner == i)) for i in range(m)])
         return list(zip(*axes, strict=True))
 
     def sizes(self, draw: int) -> list[tuple[int, ...]]:
-        """Return the sizes of the blocks of one draw, for each sub-GCN one per axis; balanced
-        blocks are not drawn.
+        """Return the sizes of the blocks of one draw, for each sub-GCN one per axis.
+
+        Those of balanced blocks are known without a draw.
         """
         if self.kind != "balanced":
             return [tuple(len(block) for block in blocks) for blocks in self.blocks(draw)]
         m = self.sub_gcns
         axes = list[list[int]]()
         for axis, d in enumerate(self.features):
-            larger = d % m  # blocks, by one feature
-            axes.append(
-                [d] * m if axis in self.whole else [d // m + 1] * larger + [d // m] * (m - larger)
-            )
+            larger = d % m  # So many blocks have one feature more than the others.
+            if axis in self.whole:
+                axes.append([d] * m)
+            else:
+                axes.append([d // m + 1] * larger + [d // m] * (m - larger))
         return list(zip(*axes, strict=True))
 
     def describe(self, draw: int) -> list[AxisBlocks]:
-        """Return the entry "partition" of result.json for one draw: every axis, its features, its
-        blocks' sizes.
-        """
+        """Return the entry "partition" of result.json for one draw: the sizes of all blocks."""
         axes = []
         for axis, sizes in enumerate(zip(*self.sizes(draw), strict=True)):
             features = self.features[axis]

@@ -1,6 +1,4 @@
-"""One round of GIST: take m sub-GCNs out of Θ (subGCNs), and write them back after their training
-(subAgg).
-"""
+"""One round of GIST: take m sub-GCNs out of Θ (subGCNs), and write them back (subAgg)."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,31 +29,38 @@ Make = Callable[[int, Blocks], nn.Module]
 
 
 class Round:
-    """The m sub-GCNs of one round. Iterating yields them in order; each is a plain module in
-    training mode.
+    """The m sub-GCNs of one round.
 
-    If Θ streams, they are made one at a time: a thread takes the next slice while a sub-GCN trains,
-    and the trained sub-GCN is kept beside Θ when the loop goes on.
+    Iterating yields them in order; each is a plain module in training mode. If Θ streams, they are
+    made one at a time: a thread takes the next slice while a sub-GCN trains, and the trained
+    sub-GCN is kept beside Θ when the loop goes on.
+
+    Args:
+        theta: Θ.
+        number: t, the round's number in the run.
+        blocks: the features of every axis, for each sub-GCN.
+        make: returns a module of the blocks' widths. Those of different i share no parameters.
+        input_axis: the axis of the input features, if they are partitioned.
+        keeps_moments: whether moments stay with Θ for the next round. They do if m = 1.
+        scales: the factors by which a sub-GCN's tensors differ from those of Θ, by name.
+        width_scaling: of the learning rates. Defaults to the same rate for all tensors.
 
     Attributes:
         members: the sub-GCNs that this process trains, in order.
-        streams: the sub-GCNs are made one at a time.
-        keeps_moments: moments stay with Θ after the round.
+        streams: whether the sub-GCNs are made one at a time.
+        keeps_moments: whether moments stay with Θ after the round.
     """
 
     def __init__(
         self,
         theta: Theta,
-        number: int,  # t, the round's number in the run
-        blocks: list[Blocks],  # the features of every axis, for each sub-GCN
-        # returns a module of the blocks' widths; those of different i share no parameters
+        number: int,
+        blocks: list[Blocks],
         make: Make,
         input_axis: int | None = None,
         *,
-        keeps_moments: bool = False,  # for the next round; always where m = 1
-        # a sub-GCN's tensors are those of Θ, multiplied by these
+        keeps_moments: bool = False,
         scales: Mapping[str, float] | None = None,
-        # of the learning rates; None: all tensors have the same
         width_scaling: WidthScaling | None = None,
     ) -> None:
         self.number = number
@@ -69,12 +74,12 @@ class Round:
         self.keeps_moments = keeps_moments or len(blocks) == 1
         self.members = theta.begin(number, blocks)
         self._opening = theta.openings
-        self._means: dict[str, float] = {}  # of the numbers of all sub-GCNs
+        self._means: dict[str, float] = {}  # The means of the numbers over all sub-GCNs.
         self._loaded: dict[int, nn.Module] = {}
-        self._kept: set[int] = set()  # trained, and no longer loaded
+        self._kept: set[int] = set()  # The sub-GCNs that have trained, and are no longer loaded.
         self._optimizers: dict[int, Optimizer] = {}
         self._carried: set[int] = set()
-        # of the tensors of each trained sub-GCN that is still loaded
+        # The sums of the tensors of each trained sub-GCN that is still loaded.
         self._sums: dict[int, Tensor] = {}
         if not self.streams:
             for i in self.members:
@@ -82,22 +87,23 @@ class Round:
 
     @property
     def subs(self) -> list[nn.Module]:
-        """All sub-GCNs of this process at once; an InputError if one has been trained and is no
-        longer loaded.
+        """All sub-GCNs of this process at once.
+
+        Raises:
+            InputError: one has been trained, and is no longer in memory.
         """
         if self._kept:
-            said = (
-                f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: "
-                "with this store, loop"
+            raise InputError(
+                f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: with "
+                "this store, loop over a round once, and train each sub-GCN inside the loop"
             )
-            raise InputError(f"{said} over a round once, and train each sub-GCN inside the loop")
         for i in self.members:
             self._load(i, i)
         return [self._loaded[i] for i in self.members]
 
     def __iter__(self) -> Iterator[nn.Module]:
         """Yield the sub-GCNs of this process in order."""
-        was_written = self.is_written  # then the caller only looks at them
+        was_written = self.is_written  # Then the caller only looks at them.
         if self._kept or len(self._loaded) == len(self.members):
             for i, sub in zip(self.members, self.subs, strict=True):
                 self._check_not_written(i, was_written)
@@ -107,9 +113,9 @@ class Round:
             for i, values in zip(self.members, slices, strict=True):
                 self._check_not_written(i, was_written)
                 self._load(i, 0, values)
-                values.clear()  # frees the slice while the sub-GCN trains
+                values.clear()  # This frees the slice while the sub-GCN trains.
                 yield self._loaded[i]
-                if i not in self._kept:  # `aggregate` in the caller's loop has kept it
+                if i not in self._kept:  # Else `aggregate` has kept it, inside the caller's loop.
                     self._keep(i)
 
     @property
@@ -129,9 +135,9 @@ class Round:
 
     def _check_not_written(self, i: int, was_written: bool) -> None:
         if self.is_written and not was_written:
-            said = f"round {self.number + 1} has been written back, and sub-GCN {i} has not trained"
             raise InputError(
-                f"{said}: call aggregate after the loop over the sub-GCNs, or not at all"
+                f"round {self.number + 1} has been written back, and sub-GCN {i} has not trained: "
+                "call aggregate after the loop over the sub-GCNs, or not at all"
             )
 
     def __len__(self) -> int:
@@ -139,21 +145,18 @@ class Round:
         return len(self.blocks)
 
     def input_columns(self, i: int) -> Tensor | None:
-        """Return the input features that sub-GCN i sees, or None for all of them (d_0 is not
-        partitioned).
+        """Return the input features that sub-GCN i sees.
+
+        Returns None for all of them, where d_0 is not partitioned.
         """
         return None if self._input_axis is None else self.blocks[i][self._input_axis]
 
     def rate_factors(self, sub: nn.Module, training: Training) -> list[float] | None:
-        """Return the factors of a sub-GCN's learning rates, by its own widths; see
-        `WidthScaling`.
-        """
+        """Return the factors of a sub-GCN's learning rates by its widths; see `WidthScaling`."""
         return rate_factors(self._width_scaling, sub, training)
 
     def make_optimizer(self, training: Training, subs: Sequence[nn.Module]) -> Optimizer:
-        """Return a new optimiser of some sub-GCNs, in which every tensor has the learning rate of
-        its width.
-        """
+        """Return a new optimiser of some sub-GCNs, with the learning rates of their widths."""
         parameters = [parameter for sub in subs for parameter in sub.parameters()]
         factors: list[float] = []
         for sub in subs:
@@ -161,9 +164,7 @@ class Round:
         return training.make_optimizer(parameters, factors)
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
-        """Give the optimiser of sub-GCN i its moments from earlier rounds, and keep them after this
-        round.
-        """
+        """Give the optimiser of sub-GCN i its earlier moments; the round keeps its new ones."""
         give_moments(self._loaded[i], optimizer, self._theta.moments_of(i))
         self._optimizers[i] = optimizer
         self._carried.add(i)
@@ -171,11 +172,12 @@ class Round:
     def aggregate(
         self, numbers: Mapping[int, Mapping[str, float]] | None = None
     ) -> dict[str, float]:
-        """Write the sub-GCNs and the carried moments back into Θ (subAgg), once; a second call
-        changes nothing.
+        """Write the sub-GCNs and the carried moments back into Θ (subAgg).
+
+        A second call changes nothing.
 
         Args:
-            numbers: what each sub-GCN of this process measured, by name, such as its mean "loss".
+            numbers: the numbers of each sub-GCN of this process by name, such as its mean "loss".
 
         Returns:
             The mean of each number over the sub-GCNs of all ranks that measured it.
@@ -202,38 +204,41 @@ class Round:
                             self.number, f"the {name} of sub-GCN {i} became {value}"
                         )
             if self._carried and (missing := set(self.members) - self._carried):
-                carried = (
-                    f"sub-GCN {min(missing)} has no carried optimiser: call carry for all or none"
+                raise InputError(
+                    f"round {self.number + 1}: sub-GCN {min(missing)} has no carried optimiser: "
+                    "call carry for all or none"
                 )
-                raise InputError(f"round {self.number + 1}: {carried}")
             for i in self.members:
                 if i not in self._kept:
-                    self._load(i, 0)  # unless it is there: the caller left the loop before it
+                    self._load(i, 0)  # The caller may have left the loop before this sub-GCN.
                     self._keep(i)
             theta.wait_for_reader()
         except GistError as error:
             failure = error
         self._means = _means_of(theta.agree(measured, failure))
         theta.commit(self._means.get("loss", 0.0))
-        self._optimizers.clear()  # they have moments of all sub-GCNs
+        self._optimizers.clear()  # This frees their moments.
         return self._means
 
     def _check_unchanged(self) -> None:
         for i, sums in self._sums.items():
             if not torch.equal(_sums_of(_floating(trained_tensors(self._loaded[i]))), sums):
-                said = (
-                    f"round {self.number + 1} has been written back, and sub-GCN {i} has "
-                    "changed since"
+                raise InputError(
+                    f"round {self.number + 1} has been written back, and sub-GCN {i} has changed "
+                    "since: call aggregate once, when all sub-GCNs have trained"
                 )
-                raise InputError(f"{said}: call aggregate once, when all sub-GCNs have trained")
 
-    def _load(self, i: int, place: int, values: Mapping[str, Tensor] | None = None) -> None:
-        """Give the module at a place the values of sub-GCN i (None: those of Θ), unless it has
-        them.
+    def _load(self, i: int, module: int, values: Mapping[str, Tensor] | None = None) -> None:
+        """Make sub-GCN i, unless it is loaded.
+
+        Args:
+            i: its number.
+            module: the number of the module that becomes this sub-GCN.
+            values: its parameters and buffers. Defaults to its slice of Θ.
         """
         if i in self._loaded:
             return
-        sub = self._make(place, self.blocks[i])
+        sub = self._make(module, self.blocks[i])
         fill(sub, self._theta.slice_of(i) if values is None else values)
         if self._scales:
             tensors = named_tensors(sub)
@@ -245,21 +250,21 @@ class Round:
         self._loaded[i] = sub
 
     def _keep(self, i: int) -> None:
+        """Check trained sub-GCN i, and keep it beside Θ until the end of the round."""
         trained = trained_tensors(self._loaded[i], self._optimizers.get(i))
         for key, value in trained.items():
             name = name_of(key)
             shape = trained[f"{THETA}{name}"].shape
             if key.startswith(MOMENTS) and value.dim() and value.shape != shape:
-                said = (
-                    f"the optimiser's '{key.rpartition('/')[2]}' of '{name}' is "
-                    f"{tuple(value.shape)}, not the"
-                )
                 raise InputError(
-                    f"{said} parameter's {tuple(shape)}, and cannot be carried: use Adam or SGD"
+                    f"the optimiser's '{key.rpartition('/')[2]}' of '{name}' is "
+                    f"{tuple(value.shape)}, not the parameter's {tuple(shape)}, and cannot be "
+                    "carried: use Adam or SGD"
                 )
         tensors = _floating(trained)
         sums = _sums_of(tensors)
-        if False in (finite := torch.isfinite(sums).tolist()):  # a GPU is asked once
+        finite = torch.isfinite(sums).tolist()  # This waits for a GPU once for all tensors.
+        if False in finite:
             name = list(tensors)[finite.index(False)]
             raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
         for name, scale in self._scales.items():
@@ -274,9 +279,7 @@ class Round:
 
 
 def _means_of(numbers: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each number over the sub-GCNs that measured it, in the order of the
-    sub-GCNs.
-    """
+    """Return the mean of each number over the sub-GCNs that measured it, in their order."""
     names = dict.fromkeys(name for i in sorted(numbers) for name in numbers[i])
     means = {}
     for name in names:

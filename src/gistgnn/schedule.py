@@ -1,6 +1,4 @@
-"""The rounds of a run: how many there are, the steps of each, and after which of them the model is
-scored.
-"""
+"""The rounds of a run: how many there are, the steps of each, and which of them are scored."""
 
 from dataclasses import dataclass
 
@@ -12,25 +10,32 @@ from gistgnn.settings import Training
 
 @dataclass(frozen=True)
 class StepRange:
-    """The steps that every sub-GCN takes in one round."""
+    """The steps that every sub-GCN takes in one round.
 
-    first: int  # steps that each sub-GCN took in earlier rounds
-    count: int  # ζ, or fewer in the last round
-    total: int  # steps of the run; the learning rate follows the run's progress
+    Attributes:
+        first: the steps that each sub-GCN took in earlier rounds.
+        count: ζ, or fewer in the last round.
+        total: the steps of the run, as the learning rate follows the run's progress.
+    """
+
+    first: int
+    count: int
+    total: int
 
     def rate(self, training: Training, k: int) -> float:
         """The learning rate of the k-th of these steps."""
         return training.rate_at(self.first + k, self.total)
 
     def begin(self, optimizer: Optimizer, training: Training, k: int) -> None:
-        """Begin the k-th of these steps: set what the schedule says of it, and clear the gradients
-        of the last step.
-        """
+        """Begin the k-th of these steps: follow the schedule, and clear the last gradients."""
         self.follow_schedule(optimizer, training, k)
         optimizer.zero_grad(set_to_none=True)
 
     def follow_schedule(self, optimizer: Optimizer, training: Training, k: int) -> None:
-        """Give an optimiser what the schedule says of the k-th of these steps."""
+        """Give an optimiser the learning rate of the k-th of these steps.
+
+        A scheduler of torch may set more, such as momentum.
+        """
         training.begin_step(optimizer, self.first + k, self.total)
 
 
@@ -46,9 +51,9 @@ class Schedule:
 
     Attributes:
         rounds: T.
-        steps: what each sub-GCN takes in the whole run.
-        local_steps: ζ, also where it was chosen.
-        evaluate_every: rounds between two scores, also where it was chosen.
+        steps: the steps that each sub-GCN takes in the whole run.
+        local_steps: ζ, as it was given or chosen.
+        evaluate_every: rounds between two scores, as it was given or chosen.
     """
 
     def __init__(

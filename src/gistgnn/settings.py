@@ -1,5 +1,6 @@
-"""The settings of a training run, checked where they enter. Torch is imported late, for the command
-line.
+"""The settings of a training run, checked where they enter.
+
+Torch is imported late, as the command line needs this module.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,26 +38,28 @@ if TYPE_CHECKING:
     LossSetting = LossName | Loss | None
     WeightsSetting = Literal["balanced"] | Sequence[float] | None
     MetricSetting = MetricName | Metric | Callable[[Tensor, Tensor], Any] | None
-else:  # what a user may bring is checked by `gistgnn.training.names`
+else:  # `gistgnn.training.names` checks what a user may bring.
     OptimizerSetting = ScheduleSetting = LossSetting = WeightsSetting = MetricSetting = Any
 
 # Settings that older records do not have.
 _NEWER = ("budget", "loss", "class_weights", "label_smoothing", "metric")
 PRECISIONS = ("float32", "bf16")
-HIGHEST = 1e6  # no learning rate is as high
-LR = 0.01  # the learning rate of ordinary training
-BASE_WIDTH = 128  # the width at which `LR` was tuned
-WIDTH_SCALINGS = ("mup", "none")  # how learning rates follow the widths
-# of a chosen ζ: shorter ones learn worse; 20 is the paper's on Cora
+HIGHEST = 1e6  # Every learning rate is below this.
+LR = 0.01  # The learning rate of ordinary training.
+BASE_WIDTH = 128  # The width at which `LR` was tuned.
+WIDTH_SCALINGS = ("mup", "none")  # How learning rates follow the widths.
+# A chosen ζ lies between these. Shorter rounds learn worse; 20 is the paper's ζ on Cora.
 SHORTEST_ROUND = 5
 LONGEST_ROUND = 20
-# if ζ is not given: after 4m rounds (1 - 1/m)^(4m) < 2 % of the weights are untrained
+# A chosen ζ leaves 4m rounds. After them (1 - 1/m)^(4m) < 2 % of the weights are untrained.
 ROUNDS_PER_SUB_GCN = 4
 
 
 def as_epochs(epochs: Any) -> int | float:
-    """Return a number of epochs as Python's, a whole one as an int; raise InputError if it is none
-    above 0.
+    """Return a number of epochs above 0, a whole one as an int.
+
+    Raises:
+        InputError: it is not such a number.
     """
     number = check_number("epochs", epochs, above=True, below=MOST + 1)
     return int(number) if number == int(number) else number
@@ -73,8 +76,8 @@ class Training:
     Args:
         epochs: E, passes over the training nodes, and fractions of them. Defaults to as many that
             each sub-GCN takes 100.
-        local_steps: ζ, steps of every sub-GCN between two aggregations; None: between 5 and 20, and
-            so few that there are 4m draws of the blocks: a weight between two split layers is
+        local_steps: ζ, steps of every sub-GCN between two aggregations. Defaults to the longest
+            round of 5 to 20 steps that leaves 4m rounds: a weight between two split layers is then
             trained in 4 of them on average.
         training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take as many
             steps as the baseline (section 2.2); "each" gives every sub-GCN all E epochs, m times
@@ -97,22 +100,23 @@ class Training:
         precision: "float32"; "bf16": dense products in bfloat16, by torch's autocast. Parameters,
             moments, sparse products and the loss stay in float32. Processors without bfloat16
             arithmetic are slower with it.
-        clip_norm: largest norm of a sub-GCN's gradient; None: no limit.
-        patience: stop after this many evaluations without a better validation score; None: never.
+        clip_norm: largest norm of a sub-GCN's gradient. Defaults to no limit.
+        patience: stop after this many evaluations without a better validation score. Defaults to
+            no limit.
         evaluate_every: rounds between evaluations; "auto": evaluation takes up to a tenth of the
             time of training; it is 1 with `patience`, which counts evaluations.
         budget: seconds that the run may take, in place of epochs: a narrow model is chosen by short
             trials, trained, and made as wide as the full one (see `gistgnn.fit.budget`). Defaults
             to no limit.
         loss: a name, or a function of (logits, targets); see `gistgnn.training.loss.Criterion`.
-            None: cross-entropy, binary cross-entropy if nodes have several labels, or "mse" for a
-            regression.
+            Defaults to cross-entropy, to binary cross-entropy if nodes have several labels, and to
+            "mse" for a regression.
         class_weights: "balanced", or a number for each class, which multiplies the loss of its
             nodes (or labels). "balanced" gives all classes the same weight in sum.
         label_smoothing: of the cross-entropy, as in torch.
         metric: the validation score that selects the best model: a name, a function of (logits,
-            targets), a metric of torchmetrics, or a `Metric`. None: accuracy, micro F1 if nodes
-            have several labels, or "r2".
+            targets), a metric of torchmetrics, or a `Metric`. Defaults to accuracy, to micro F1 if
+            nodes have several labels, and to "r2" for a regression.
     """
 
     epochs: Annotated[
@@ -212,9 +216,9 @@ class Training:
         if callable(self.schedule):
             from gistgnn.training.optimizer import factor, scheduler_of
 
-            # a scheduler is tried later
-            for progress in (0.0, 0.5) if scheduler_of(self.schedule) is None else ():
-                factor(self.schedule, progress)
+            if scheduler_of(self.schedule) is None:  # A scheduler is tried later.
+                for progress in (0.0, 0.5):
+                    factor(self.schedule, progress)
 
     def _check_budget(self) -> None:
         set_field(self, "budget", check_number("budget", self.budget, above=True, below=LONGEST))
@@ -248,19 +252,17 @@ class Training:
         return self.optimizer_state == "carry"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON holds them; newer ones are left out where they are not
-        used.
-        """
-        # of a `Criterion`
-        found = {}
-        of_loss = getattr(self.loss, "record", {})
+        """Return the settings as JSON holds them; newer ones are left out at their defaults."""
+        entries = {}
+        # A `Criterion` has the settings of which it was made.
+        entries_of_loss = getattr(self.loss, "record", {})
         for field in fields(self):
-            value = of_loss.get(field.name, getattr(self, field.name))
+            value = entries_of_loss.get(field.name, getattr(self, field.name))
             if field.name in NAMES:
                 value = named_as(value)
             if field.name not in _NEWER or value != field.default:
-                found[field.name] = value
-        return found
+                entries[field.name] = value
+        return entries
 
     def steps(self, steps_per_epoch: int, sub_gcns: int) -> int:
         """Return how many steps each sub-GCN takes in the whole run."""
@@ -280,19 +282,24 @@ class Training:
         """Return the learning rate of a step, counted from 0, of some steps."""
         import torch
 
-        from gistgnn.training.optimizer import factor, recorded, scheduler_of
+        from gistgnn.training.optimizer import factor, recorded
 
-        if (make := self._own(scheduler_of)) is None:
+        make = self._torch_scheduler
+        if make is None:
             return self.first_lr * factor(self.schedule, step / steps)
         optimizer = self.make_optimizer([torch.nn.Parameter(torch.zeros(2, 2))])
         rates: list[float] = recorded(make, optimizer, steps).columns[0]["lr"]
         return rates[min(step, steps - 1)]
 
     def begin_step(self, optimizer: "Optimizer", step: int, steps: int) -> None:
-        """Give an optimiser what the schedule says of a step, counted from 0, of some steps."""
-        from gistgnn.training.optimizer import RATE_FACTOR, recorded, scheduler_of, set_rate
+        """Give an optimiser the learning rate of a step, counted from 0, of some steps.
 
-        if make := self._own(scheduler_of):
+        A scheduler of torch may set more, such as momentum.
+        """
+        from gistgnn.training.optimizer import RATE_FACTOR, recorded, set_rate
+
+        make = self._torch_scheduler
+        if make is not None:
             recorded(make, optimizer, steps).set(optimizer, step)
             return
         rate = self.rate_at(step, steps)
@@ -301,34 +308,30 @@ class Training:
 
     @property
     def schedule_changes_rate_alone(self) -> bool:
-        """Whether the schedule sets the learning rate and nothing else; a scheduler of torch may
-        set momentum too.
-        """
+        """Whether the schedule sets the learning rate alone, as a scheduler of torch may not."""
+        return self._torch_scheduler is None
+
+    @property
+    def _torch_scheduler(self) -> "MakeScheduler | None":
+        """The function that makes the user's scheduler of torch, if the schedule is one."""
         from gistgnn.training.optimizer import scheduler_of
 
-        return self._own(scheduler_of) is None
-
-    def _own(self, scheduler_of: "Callable[[Any], MakeScheduler | None]") -> "MakeScheduler | None":
-        """Return the function that makes the user's scheduler of torch; None: the schedule is
-        another one.
-        """
         return None if self.schedule in NAMES["schedule"] else scheduler_of(self.schedule)
 
     def imported(self) -> "Training":
-        """Return these settings with the optimiser and the schedule that texts such as
-        `module:name` stand for.
+        """Return these settings with the optimiser and the schedule imported.
 
-        A run imports them once, before anything else, and tries loss and metric as well.
+        They may be texts such as `module:name`. A run imports them once, before anything else, and
+        tries to import the loss and the metric as well.
 
         Raises:
             InputError: one cannot be imported.
         """
         for name in ("loss", "metric"):
             names.find_named(name, getattr(self, name))
-        found: dict[str, Any] = {
-            name: names.find_named(name, getattr(self, name)) for name in ("optimizer", "schedule")
-        }
-        return replace(self, **found)
+        optimizer = names.find_named("optimizer", self.optimizer)
+        schedule = names.find_named("schedule", self.schedule)
+        return replace(self, optimizer=optimizer, schedule=schedule)
 
     def make_optimizer(
         self, parameters: "Iterable[Tensor]", rate_factors: "Sequence[float] | None" = None
@@ -337,7 +340,7 @@ class Training:
 
         Args:
             parameters: what it trains.
-            rate_factors: what the learning rate of each parameter is multiplied by, in order.
+            rate_factors: the factors of the learning rate, one for each parameter, in order.
                 Defaults to 1 for all.
         """
         from gistgnn.training.optimizer import CLASSES, eager, scale_rates
@@ -345,13 +348,13 @@ class Training:
         parameters = list(parameters)
 
         make: Any = names.find_named("optimizer", self.optimizer)
-        given = {"weight_decay": self.weight_decay, "momentum": self.momentum}
-        # fused: one pass over the parameters in a step, on the CPU as well
+        # A user's optimiser may lack an argument that is 0 here.
+        arguments = {"weight_decay": self.weight_decay, "momentum": self.momentum}
+        arguments = {name: value for name, value in arguments.items() if value}
         if isinstance(make, str):
+            # `fused` makes a step one pass over the parameters, on the CPU as well.
             make = partial(eager(CLASSES[make]), weight_decay=self.weight_decay, fused=True)
-        optimizer = make(
-            parameters, lr=self.first_lr, **{name: value for name, value in given.items() if value}
-        )
+        optimizer = make(parameters, lr=self.first_lr, **arguments)
         if rate_factors is not None:
             scale_rates(optimizer, dict(zip(parameters, rate_factors, strict=True)))
         return optimizer

@@ -21,29 +21,34 @@ log = logging.getLogger(__name__)
 
 
 def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:
-    """Return the batch's loss, given the logits of its loss nodes: [n, C], or [m, n, C] of m
-    sub-GCNs.
+    """Return the loss of a batch.
 
     It is the settings' `Criterion`, or else cross-entropy, binary for multi-label graphs: the mean
-    over the nodes, or the sum with the batch's weights. It is one number, or one for each sub-GCN:
-    [m].
+    over the nodes, or the sum with the batch's weights.
+
+    Args:
+        logits: of the batch's loss nodes, [n, C], or [m, n, C] of m sub-GCNs.
+        batch: has the targets and the weights.
+        training: the settings. Defaults to None, as in a loop of the user's own.
+
+    Returns:
+        One number, or one for each sub-GCN: [m].
     """
     targets = batch.y[batch.loss_nodes]
     logits = logits.float() if logits.dtype == torch.bfloat16 else logits
-    # a loop of the user's own has none
     if training is not None and isinstance(training.loss, Criterion):
         return training.loss(logits, targets, batch.loss_weights)
     if targets.dim() == 1 and logits.dim() == 3:
         return cross_entropy(logits, targets, batch.loss_weights)
-    # torch's own, so that a user's loop gives the same bits.
+    # These are torch's own, so that a user's loop gives the same bits.
     loss = F.cross_entropy if targets.dim() == 1 else F.binary_cross_entropy_with_logits
     if logits.dim() == 2 and batch.loss_weights is None:
         return loss(logits, targets)
-    each = loss(
-        logits, targets if targets.dim() == 1 else targets.expand_as(logits), reduction="none"
-    )
-    each = each if targets.dim() == 1 else each.mean(dim=-1)
-    return each.mean(dim=-1) if batch.loss_weights is None else each @ batch.loss_weights
+    if targets.dim() == 1:
+        losses = loss(logits, targets, reduction="none")
+    else:
+        losses = loss(logits, targets.expand_as(logits), reduction="none").mean(dim=-1)
+    return losses.mean(dim=-1) if batch.loss_weights is None else losses @ batch.loss_weights
 
 
 def subtrain(
@@ -53,8 +58,10 @@ def subtrain(
     training: Training,
     steps: StepRange,
 ) -> Tensor | None:
-    """Train one sub-GCN by one step on each batch that has training nodes, and return the mean loss
-    of the steps.
+    """Train one sub-GCN by one step on each batch that has training nodes.
+
+    Returns:
+        The mean loss of the steps, or None if there were none.
     """
     # Its output has the full number of classes, so its loss is that of the global model.
     losses = MeanLoss()
@@ -64,19 +71,20 @@ def subtrain(
         steps.begin(optimizer, training, k)
         losses.add(backward(sub, batch, training))
         optimizer.step()
-    optimizer.zero_grad(set_to_none=True)  # the next sub-GCN has its own
+    optimizer.zero_grad(set_to_none=True)  # The next sub-GCN has gradients of its own.
     return losses.mean
 
 
 def trains_on(sub: nn.Module, batch: Batch, training: Training) -> bool:
-    """Whether a sub-GCN takes a step on a batch: it has training nodes, and as many nodes as batch
-    norm needs.
+    """Whether a sub-GCN takes a step on a batch.
+
+    The batch needs training nodes, and as many nodes as batch norm needs.
     """
     if not batch.loss_nodes.numel():
         return False
     if not norms_one_node(sub, batch):
         return True
-    if id(training) not in _NOTED:  # once in a run
+    if id(training) not in _NOTED:  # This is logged once in a run.
         _NOTED[id(training)] = training
         log.warning(
             "batches of one node are left out, as batch norm needs two: larger batches or another "
@@ -89,16 +97,12 @@ _NOTED: WeakValueDictionary[int, Training] = WeakValueDictionary()
 
 
 def norms_one_node(sub: nn.Module, batch: Batch) -> bool:
-    """Whether a batch norm of the module, in training mode, sees a single node of the batch, which
-    it refuses.
-    """
+    """Whether a batch norm of the module in training mode sees a single node, which it refuses."""
     return min(_rows_of_norms(sub, batch), default=2) < 2
 
 
 def _rows_of_norms(sub: nn.Module, batch: Batch) -> list[int]:
-    """Return how many rows the batch norms of a module see of a batch; empty: there are none in
-    training mode.
-    """
+    """Return how many rows of a batch the batch norms of a module in training mode see."""
     norms = [
         module for module in sub.modules() if isinstance(module, _BatchNorm) and module.training
     ]
@@ -114,7 +118,7 @@ def _rows_of_norms(sub: nn.Module, batch: Batch) -> list[int]:
         return []
     if signature(sub).structure != "adj":
         return [len(batch.x)]
-    hidden = getattr(sub, "num_layers", 2) - 1  # there is no norm after the output layer
+    hidden = getattr(sub, "num_layers", 2) - 1  # There is no norm after the output layer.
     return [batch.adj.layer(number).pattern.shape[0] for number in range(hidden)]
 
 
@@ -130,7 +134,7 @@ class MeanLoss:
     def add(self, loss: Tensor) -> None:
         """Add the loss of a step, without gradients."""
         if self._total is None:
-            # the next step may write its loss into the same tensor
+            # A copy, as the next step may write its loss into the same tensor.
             self._total = loss.to(torch.float64, copy=True)
         else:
             self._total.add_(loss)
@@ -151,8 +155,7 @@ def backward(sub: nn.Module, batch: Batch, training: Training) -> Tensor:
 
 
 def change_gradients(model: nn.Module, training: Training) -> None:
-    """Do to the gradients of a model what the settings say, between the backward pass and the step
-    of the optimiser.
+    """Change gradients as the settings say, between the backward pass and the optimiser's step.
 
     The fused runner does the same for all sub-GCNs at once, in `Group._take_step`.
     """

@@ -133,7 +133,7 @@ def test_the_best_part_of_short_trials_is_chosen(
     runs: Any = SimpleNamespace(
         setup=SimpleNamespace(gist=gist, metric=NAMED["accuracy"]),
         sampler=FullGraph(whole_graph(GRAPH)),
-        model=lambda widths, seed: SimpleNamespace(widths=widths),
+        model=lambda widths: SimpleNamespace(widths=widths),
         evaluation_in_steps=lambda _: 1.0,
         with_smaller_batches=lambda _: None,
     )

@@ -3,18 +3,18 @@
 import statistics
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gistgnn.distributed import Ranks, World, communication
+from gistgnn.distributed import Costs, Ranks, World, communication
 from gistgnn.distributed.ranks import error_message, raise_first
 from gistgnn.errors import GistError
-from gistgnn.fit.prepare import Variant
-from gistgnn.gist import GIST
+from gistgnn.fit.prepare import Setup
+from gistgnn.fit.result import Result
+from gistgnn.gist import GIST, run_to_end
 from gistgnn.layout.axes import Build
 from gistgnn.round import Round
 from gistgnn.runners.registry import Numbers
@@ -49,6 +49,7 @@ class DataParallel(GIST):
     """
 
     method = "data-parallel"
+    has_independent_batches = True
     _stores = ("memory",)
 
     def __init__(
@@ -60,18 +61,18 @@ class DataParallel(GIST):
     ) -> None:
         self._workers = check_count("workers", workers)
         super().__init__(build, widths, 1, **options)
-        # There is one model, whichever runner is asked for.
-        runner = partial(EveryStep, self._workers, self.ranks)
-        self._variant = Variant(
-            independent=True,
-            runner=runner,
-            traffic=lambda costs: {"bytes_per_step": costs.local_sgd},
-        )
 
     @property
     def workers(self) -> int:
         """W. `training="split"` splits the epochs over the workers."""
         return self._workers
+
+    def bytes_sent(self, costs: Costs) -> dict[str, float]:
+        return {"bytes_per_step": costs.local_sgd}
+
+    def _train(self, setup: Setup) -> Result:
+        # There is one model, whichever runner is asked for.
+        return run_to_end(setup, EveryStep(self.workers, self.ranks))
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         theta = super()._make_theta(spec, anew=anew)
@@ -92,7 +93,7 @@ class EveryStep:
         self._rank_workers = range(ranks.rank, workers, ranks.count)
         # The weight of a worker's gradient in its rank's sum. Torch averages over ranks.
         self._weight = ranks.count / workers
-        self._net: DistributedDataParallel | None = None  # on ranks
+        self._net: DistributedDataParallel | None = None  # Ranks train this wrapper of the model.
 
     def __call__(
         self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int
@@ -129,7 +130,8 @@ class EveryStep:
         gradients = sum(
             parameter.nbytes for parameter in model.parameters() if parameter.requires_grad
         )
-        share = 2 * (self._ranks.count - 1) / self._ranks.count  # a ring's, by which torch averages
+        # Torch averages over a ring of ranks, each of which sends this share of the gradients.
+        share = 2 * (self._ranks.count - 1) / self._ranks.count
         self._ranks.traffic.sent += round(share * gradients) * steps.count
         return {0: {"loss": float(total / counted)}} if counted else {}
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from gistgnn.baselines.parts import Parts
 from gistgnn.distributed import Ranks
 from gistgnn.errors import InputError
-from gistgnn.fit.scorer import Fixed
 from gistgnn.layout.axes import construct, named_tensors
 from gistgnn.nn.gnn import EnsembleModel
 from gistgnn.round import Make
@@ -43,16 +42,15 @@ class Ensemble(Parts):
             [construct(self.build, member_widths, shared=self.shared) for member_widths in widths]
         )
 
-    def _combine(self, values: Mapping[int, Mapping[str, Tensor]]) -> Fixed:
+    def _combine(self, values: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Make Θ the ensemble on rank 0, of the trained values of all ranks' members."""
         model = self._build_members(None)
         for i, member in enumerate(model.members):
             tensors = self._send_to_leader(i, member, values.get(i, {}))
             if self.ranks.leads:
                 fill(member, tensors)
-        model = model.to(self.device).eval()
         spec = replace(self.trained_spec, init=named_tensors(model))
         self._theta = self._make_theta(spec, anew=self._theta is not None)
-        return Fixed(model, self.trained_spec, self.ranks)
 
     def _begin_round(self, make: Make, *, keeps_moments: bool = False) -> NoReturn:
         raise InputError(

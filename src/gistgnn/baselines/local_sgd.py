@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gistgnn.fit.prepare import Variant
 from gistgnn.gist import GIST
 from gistgnn.layout.axes import Build
 
@@ -26,7 +25,7 @@ class LocalSGD(GIST):
     """
 
     method = "local-sgd"
-    _variant = Variant(independent=True)
+    has_independent_batches = True
 
     def __init__(
         self,

@@ -14,10 +14,9 @@ from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.fit.callbacks import note_missed_classes
 from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
-from gistgnn.fit.narrow import NarrowRuns, RecipeState, score_wide_model, values_of
-from gistgnn.fit.prepare import Setup, Variant
+from gistgnn.fit.narrow import NarrowRuns, SavedState, score_wide_model, values_of
+from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
-from gistgnn.fit.scorer import Fixed, Running
 from gistgnn.gist import GIST, run_to_end
 from gistgnn.layout.axes import Build
 from gistgnn.settings import Training
@@ -49,7 +48,7 @@ class Parts(GIST):
     """
 
     method = "parts"
-    _variant = Variant(merges=False)
+    merges_sub_gcns = False
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class Parts(GIST):
         fingerprint = fingerprint_of(setup)
         if self.ranks.count > 1:
             require_same_training(setup, fingerprint)
-        with RecipeState(setup, fingerprint) as state:
+        with SavedState(setup, fingerprint) as state:
             runs = NarrowRuns(setup, run_to_end)
             if state.saved is None:
                 state.save(0, {}, {})
@@ -111,11 +110,11 @@ class Parts(GIST):
                 seconds = max(left, 1e-3) / (len(own_parts) - number)
             widths = self.layout.widths(map(len, self.blocks(0)[part]))
             try:
-                results[part] = runs.train(
-                    runs.model(widths, runs.seed_of(part)),
+                part_runs = runs.of_part(part)
+                results[part] = part_runs.train(
+                    part_runs.model(widths),
                     training,
                     title=f"part {part + 1} of {self.sub_gcns}",
-                    sampler=runs.batches_of(part),
                     folder=f"part-{part}",
                     max_seconds=seconds,
                 )
@@ -159,17 +158,15 @@ class Parts(GIST):
             progress.history = []
             progress.per_round = []
             return structs.replace(first, model=self.model(), **progress.entries(), **shared)
-        running = self._combine(values)
-        scorer = score_wide_model(setup, running, runs.sampler, progress)
+        self._combine(values)
+        scorer = score_wide_model(setup, runs.sampler, progress)
         sizes = self.partition.sizes(0)
         theta = theta_bytes(self.full_spec)
         slices = slice_bytes(self.full_spec, sizes)
         return structs.replace(
             first,
             **progress.entries(),
-            model=self.with_scaling(
-                running.module if isinstance(running, Fixed) else running.best()
-            ),
+            model=self.model(),
             peak_memory_bytes=peak_memory_bytes(self.device),
             evaluation=scorer.description,
             inference_seconds=statistics.median(scorer.passes) if scorer.passes else None,
@@ -195,10 +192,9 @@ class Parts(GIST):
                 values[part] = values[same[number % len(same)]]
         return not self.ranks.any(any(part not in values for part in missing))
 
-    def _combine(self, values: Mapping[int, Mapping[str, Tensor]]) -> Running | Fixed:
-        """Return the wide model, of the trained values of this rank's parts."""
+    def _combine(self, values: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Make Θ the wide model, of the trained values of this rank's parts."""
         self.join_parts(values.__getitem__, self.sub_gcns)
-        return Running(self.theta, self.trained_spec)
 
     def _combine_progress(self, results: Sequence[Result], training: Training) -> Progress:
         """Return how far the run has come: means over all parts.
@@ -254,7 +250,7 @@ def _average_histories(
     common = set.intersection(*(set(part) for part in parts))
     rows = [[[part[number] for part in rank] for rank in by_round] for number in sorted(common)]
     ends = [[history[-1] for history in histories] for histories in scored]
-    if ends not in rows:  # the parts have stopped after different rounds
+    if ends not in rows:  # The parts have stopped after different rounds.
         rows.append(ends)
     return list(map(_average_evaluations, rows))
 

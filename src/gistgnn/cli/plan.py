@@ -140,7 +140,7 @@ def trials_of(config: RunConfig, graph: "Graph", seconds: float) -> "Trials":
         seconds: the budget.
     """
     from gistgnn.fit.narrow import NarrowRuns
-    from gistgnn.fit.prepare import FitArguments, Variant, prepare
+    from gistgnn.fit.prepare import FitArguments, prepare
     from gistgnn.fit.trials import Clock, Trials, cluster_method_within, with_cluster_method
     from gistgnn.gist import run_to_end
     from gistgnn.utils.process_memory import keep_freed_memory
@@ -155,7 +155,7 @@ def trials_of(config: RunConfig, graph: "Graph", seconds: float) -> "Trials":
         evaluation=config.evaluation,
         standardise=config.standardise,
     )
-    setup = prepare(gist, Variant(), graph, config.training, arguments)
+    setup = prepare(gist, graph, config.training, arguments)
     setup = with_cluster_method(setup, cluster_method_within(setup, seconds))
     return Trials(NarrowRuns(setup, run_to_end), clock)
 

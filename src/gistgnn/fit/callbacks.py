@@ -17,17 +17,19 @@ from gistgnn.sampling import Sampler
 from gistgnn.sampling.clusters import WHOLE_GRAPH
 from gistgnn.schedule import Schedule
 from gistgnn.settings import LONGEST_ROUND, ROUNDS_PER_SUB_GCN, SHORTEST_ROUND
+from gistgnn.training.metric import Metric
 from gistgnn.training.names import named_as
 from gistgnn.utils.console import Meter
 from gistgnn.utils.formats import duration, plural
 
 log = logging.getLogger(__name__)
 
-MOST_UNTRAINED = 0.03  # share of the parameters
-# the last part of a run, and the share of the score that it gains, of a run that is too short
+# A note says how many parameters stay untrained if they are more than this share.
+MOST_UNTRAINED = 0.03
+# A run was too short if the last 20 % of its rounds improved the score by more than 2 %.
 LATE = 0.2
 RISING = 0.02
-# of a run that is too long: the part of its rounds up to the best one, and the scores after that
+# A run was too long if its best round lies in the first half, with 5 scores or more after it.
 EARLY = 0.5
 MANY_LATER = 5
 
@@ -38,9 +40,9 @@ class Run:
     gist: GlobalModel
     schedule: Schedule
     progress: Progress
-    part: str = ""  # which narrow model it trains of a run that joins several, in words
-    stopped: bool = False  # a callback has called `stop`
-    interrupted: bool = False  # a callback has called `interrupt`
+    part: str = ""  # In words, which narrow model it trains of a run that joins several.
+    stopped: bool = False  # Whether a callback has called `stop`.
+    interrupted: bool = False  # Whether a callback has called `interrupt`.
 
     @property
     def rounds(self) -> int:
@@ -63,20 +65,23 @@ class Run:
         return self.progress.best_score
 
     def model(self) -> nn.Module:
-        """Return the full model as it is now. It is a copy, so do not ask for it after every round
-        of a wide model.
+        """Return the full model as it is now.
+
+        It is a copy, so do not ask for it after every round of a wide model.
         """
         return self.gist.model()
 
     def stop(self) -> None:
-        """End the run after this round. The result is the best model so far; the run counts as
-        finished.
+        """End the run after this round.
+
+        The result is the best model so far; the run counts as finished.
         """
         self.stopped = True
 
     def interrupt(self) -> None:
-        """Save the state and end the run after this round: with `Saving(..., resume=True)` it goes
-        on later.
+        """Save the state and end the run after this round.
+
+        With `Saving(..., resume=True)` it goes on later.
         """
         self.interrupted = True
 
@@ -89,18 +94,21 @@ class Callback:
     """
 
     def on_fit_begin(self, run: Run) -> None:
-        """Called once, before the first round; `run.history` has the entries of a run that is
-        resumed.
+        """Called once, before the first round.
+
+        If the run is resumed, `run.history` has its earlier entries.
         """
 
     def on_round_end(self, run: Run, loss: float) -> None:
-        """Called after every round, and after its evaluation if it has one; `loss` is the mean of
-        its steps.
+        """Called after every round, and after its evaluation if it has one.
+
+        `loss` is the mean over the steps of the round.
         """
 
     def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
-        """Called after every evaluation with its entry of the history; not for the entries of a
-        resumed run.
+        """Called after every evaluation, with its entry of the history.
+
+        It is not called for the earlier entries of a resumed run.
         """
 
     def on_fit_end(self, run: Run, result: Result) -> None:
@@ -141,17 +149,17 @@ class Log(Callback):
             )
         self._logger = logger
         self._failed = False
-        self._steps_before = 0  # of the narrow models that were trained before this one
-        self._last_step = 0  # that was written
+        self._steps_before = 0  # The steps of the narrow models that were trained before this one.
+        self._last_step = 0  # The step of the last entry that was written.
 
     def on_fit_begin(self, run: Run) -> None:
         written = getattr(self._logger, "step", 0)
         if run.part:
             self._steps_before = self._last_step
         if run.part and isinstance(written, int) and written > self._last_step:
-            # of a narrow model that goes on
-            already = run.history[-1]["step"] if run.history else 0
-            self._steps_before = written - 1 - already
+            # An earlier process has written entries of this narrow model, which goes on.
+            steps_of_model = run.history[-1]["step"] if run.history else 0
+            self._steps_before = written - 1 - steps_of_model
             return
         for entry in run.history:
             if not isinstance(written, int) or entry["step"] >= written:
@@ -170,8 +178,9 @@ class Log(Callback):
         write(numbers, **({"step": numbers.pop("step")} if takes_step else {}))
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Do something with the logger, unless it has failed before; it may raise any error, as
-        without a network.
+        """Do something with the logger, unless it has failed before.
+
+        It may raise any error, as without a network.
         """
         try:
             if not self._failed:
@@ -265,95 +274,78 @@ def log_choices(
     )  # fmt: skip
 
 
-class Notes:
-    """Logs what a run says of itself: parameters that will not be trained, a run that is too short,
-    missed classes.
-    """
+def note_untrained_parameters(run: Run) -> None:
+    """Log before a run how many parameters its rounds will leave untrained, if they are many."""
+    gist = run.gist
+    rounds = run.schedule.rounds
+    if not gist.ranks.leads or run.progress.rounds >= rounds:
+        return
+    share = never_trained(gist.full_spec, gist.partition, rounds)
+    if share > MOST_UNTRAINED:
+        log.warning(
+            "%.1f %% of the parameters will never be trained: they lie between blocks in %s; "
+            "raise --epochs or lower --local-steps",
+            100 * share,
+            "the only round" if rounds == 1 else f"all {rounds:,} rounds",
+        )
 
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
 
-    def on_fit_begin(self, run: Run) -> None:
-        schedule = run.schedule
-        if (
-            run.progress.rounds < schedule.rounds
-            and (share := self._untrained(run, schedule.rounds)) > MOST_UNTRAINED
-        ):
-            rounds = "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds"
-            said = (
-                f"{100 * share:.1f} % of the parameters will never be trained: they lie "
-                "between "
-                f"blocks in {rounds}; "
-            )
-            log.warning("%sraise --epochs or lower --local-steps", said)
-
-    def _untrained(self, run: Run, rounds: int) -> float:
-        """Return the share of the parameters that some rounds are expected to leave untrained, if
-        they are used.
-        """
-        gist = run.gist
-        if not gist.ranks.leads:
-            return 0.0
-        return never_trained(gist.full_spec, gist.partition, rounds)
-
-    def on_fit_end(self, run: Run, result: Result) -> None:
-        progress = run.progress
-        names = self._setup.graph.class_names
-        if not run.gist.ranks.leads:
-            return
-        if (
-            progress.stopped_early
-            and (share := self._untrained(run, progress.rounds)) > MOST_UNTRAINED
-        ):
+def note_outcome(run: Run, setup: Setup) -> None:
+    """Log after a run what would have made it better: more or fewer rounds, or class weights."""
+    gist = run.gist
+    progress = run.progress
+    if not gist.ranks.leads:
+        return
+    if progress.stopped_early:
+        share = never_trained(gist.full_spec, gist.partition, progress.rounds)
+        if share > MOST_UNTRAINED:
             log.warning(
                 "%.1f %% of the parameters have never been trained: the run has ended after %s of "
                 "%s rounds, by %s",
                 100 * share, f"{progress.rounds:,}", f"{run.schedule.rounds:,}",
                 progress.stopped_by,
             )  # fmt: skip
-        scored = [entry for entry in progress.history if entry["validation"] is not None]
-        if not progress.stopped_early:
-            self._note_length(progress, scored)
-        note_missed_classes(progress, names)
+    else:
+        _note_length(progress, setup.metric)
+    note_missed_classes(progress, setup.graph.class_names)
 
-    def _note_length(self, progress: Progress, scored: Sequence[Mapping[str, Any]]) -> None:
-        """Say so if a run that has ended was much too short, or much too long."""
-        metric = self._setup.metric
-        before = [
-            entry["validation"]
-            for entry in scored
-            if entry["round"] <= (1 - LATE) * progress.rounds
-        ]
-        if before and progress.best_round == progress.rounds:
-            best = (max if metric.higher_is_better else min)(before)
-            last = scored[-1]["validation"]
-            if abs(last - best) > RISING * abs(last):
-                log.info(
-                    "the score was still getting better: %s of the validation nodes was %.4g "
-                    "before the last fifth of "
-                    "the run, and is %.4g: train longer, by more epochs or a budget",
-                    metric.name, best, last,
-                )  # fmt: skip
-        later = [entry for entry in scored if entry["round"] > progress.best_round]
-        if len(later) >= MANY_LATER and progress.best_round <= EARLY * progress.rounds:
-            until_best = scored[-len(later) - 1]["train_seconds"]
+
+def _note_length(progress: Progress, metric: Metric) -> None:
+    """Log it if a run that has come to its end was much too short, or much too long."""
+    scored = [entry for entry in progress.history if entry["validation"] is not None]
+    before = [
+        entry["validation"] for entry in scored if entry["round"] <= (1 - LATE) * progress.rounds
+    ]
+    if before and progress.best_round == progress.rounds:
+        best = (max if metric.higher_is_better else min)(before)
+        last = scored[-1]["validation"]
+        if abs(last - best) > RISING * abs(last):
             log.info(
-                "the best round was %s of %s, and those after it took %s: train for fewer epochs, "
-                "or end by patience=%d (--patience %d)",
-                f"{progress.best_round:,}", f"{progress.rounds:,}",
-                duration(progress.train_seconds - until_best), MANY_LATER, MANY_LATER,
+                "the score was still getting better: %s of the validation nodes was %.4g before "
+                "the last fifth of the run, and is %.4g: train longer, by more epochs or a budget",
+                metric.name, best, last,
             )  # fmt: skip
+    later = [entry for entry in scored if entry["round"] > progress.best_round]
+    if len(later) >= MANY_LATER and progress.best_round <= EARLY * progress.rounds:
+        until_best = scored[-len(later) - 1]["train_seconds"]
+        log.info(
+            "the best round was %s of %s, and those after it took %s: train for fewer epochs, "
+            "or end by patience=%d (--patience %d)",
+            f"{progress.best_round:,}", f"{progress.rounds:,}",
+            duration(progress.train_seconds - until_best), MANY_LATER, MANY_LATER,
+        )  # fmt: skip
 
 
 def note_missed_classes(progress: Progress, class_names: Sequence[str]) -> None:
-    """Say which classes the best model of a run never predicts, if there are some."""
-    nodes = {number: each["nodes"] for number, each in enumerate(progress.scores.classes)}
+    """Log which classes the best model of a run never predicts, if there are some."""
+    classes = progress.scores.classes
+    nodes = [scores["nodes"] for scores in classes]
     missed = [
-        number for number in nodes if nodes[number] and not progress.scores.classes[number]["f1"]
+        number for number, scores in enumerate(classes) if scores["nodes"] and not scores["f1"]
     ]
     if not missed:
         return
-    share = 100 * sum(map(nodes.__getitem__, missed)) / sum(nodes.values())
+    share = 100 * sum(nodes[number] for number in missed) / sum(nodes)
     which = ", ".join(class_names[number] if class_names else str(number) for number in missed[:5])
     which = f"class{'es' * (len(missed) > 1)} {which}" + ", ..." * (len(missed) > 5)
     log.warning(

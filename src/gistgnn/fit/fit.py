@@ -1,6 +1,4 @@
-"""A run of `GIST.fit`: what is prepared before Algorithm 1, what happens between its rounds, and
-what it returns.
-"""
+"""A run of `GIST.fit`: what happens before Algorithm 1, between its rounds, and after it."""
 
 import logging
 import statistics
@@ -8,23 +6,27 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import Any
 
-from gistgnn.accounting.costs import Operations, memory_of, slice_bytes, state_bytes, theta_bytes
+from gistgnn.accounting.costs import memory_of, slice_bytes, state_bytes, theta_bytes
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.distributed import costs
 from gistgnn.errors import DivergedError, RankLostError
-from gistgnn.fit.callbacks import Notes, ProgressBar, Run, log_choices
+from gistgnn.fit.callbacks import (
+    ProgressBar,
+    Run,
+    log_choices,
+    note_outcome,
+    note_untrained_parameters,
+)
 from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
-from gistgnn.fit.scorer import Running, Scorer
+from gistgnn.fit.scorer import Scorer
 from gistgnn.graphs.doubts import note_doubts, note_homophily
-from gistgnn.graphs.named import GraphSizes
-from gistgnn.runners.registry import make_runner
+from gistgnn.runners.registry import Runner, make_runner
 from gistgnn.schedule import Schedule
 from gistgnn.storage.record import Evaluated, Sent
 from gistgnn.training.loss import Criterion
@@ -33,16 +35,26 @@ from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 log = logging.getLogger(__name__)
 
-# of a round that has diverged, in which nodes without a finite output are looked for
+# Nodes without a finite output are looked for in so many batches of a round that has diverged.
 MOST_BATCHES = 50
 
 
 class Fit(Run):
-    """A run of `GIST.fit`. In its `with` block Algorithm 1 takes rounds, and hands each to
-    `after_round`.
+    """A run of `GIST.fit`.
+
+    In its `with` block Algorithm 1 takes rounds, and hands each to `after_round`.
+
+    Args:
+        setup: what is trained, on what, and how.
+        runner: what trains the sub-GCNs of a round. Defaults to the runner that the setup names.
+
+    Attributes:
+        runner: what trains the sub-GCNs of a round.
+        sampler: has the batches.
+        training: the settings as runners use them.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, runner: Runner | None = None) -> None:
         arguments = setup.arguments
         self.gist = setup.gist
         self.gist.scaling = setup.scaling
@@ -54,25 +66,22 @@ class Fit(Run):
         self._begun = time.perf_counter()
         self._round_begun = self._begun
         self._end = None if arguments.max_seconds is None else self._begun + arguments.max_seconds
-        self._longest_round = 0.0  # seconds
-        self._longest_evaluation = 0.0  # seconds
+        self._longest_round = 0.0  # In seconds, as the next one is.
+        self._longest_evaluation = 0.0
         self._callbacks: list[Any] = [*arguments.callbacks]
-        if not setup.part:
-            self._callbacks.insert(0, Notes(setup))
         self._saver: Saver | None = None
-        self._before: Progress | None = None  # the progress before the round that is being recorded
-        self.runner = make_runner(arguments.runner)
-        if setup.variant.runner:
-            self.runner = setup.variant.runner()
+        # The progress before the round that is being recorded; None between two rounds.
+        self._before: Progress | None = None
+        self.runner = runner or make_runner(arguments.runner)
         keep_freed_memory()
         self._fingerprint = fingerprint_of(setup)
-        if self._ranks.leads and not setup.part:
+        if self._ranks.leads and not self.part:
             note_doubts(setup.graph)
             if type(setup.gist.full_spec.on_meta()).__name__ in ("GCN", "GAT", "GATv2"):
                 note_homophily(setup.graph)
         if self._ranks.count > 1:
             require_same_training(setup, self._fingerprint)
-        shows = arguments.progress and not setup.part
+        shows = arguments.progress and not self.part
         with (
             self.seconds("prepare"),
             spinner("preparing the run", shown=True) if shows else nullcontext(),
@@ -80,8 +89,9 @@ class Fit(Run):
             self._prepare()
 
     def _prepare(self) -> None:
-        """Make the batches, the rounds, Θ, and what scores it; try the model, the loss and the
-        metric on a batch.
+        """Make the batches, the rounds, Θ and its scorer.
+
+        The model, the loss and the metric are tried on the first batch.
         """
         setup = self._setup
         gist = self.gist
@@ -91,25 +101,15 @@ class Fit(Run):
         self.sampler = setup.sampler or make_sampler(
             gist, graph, setup.sampling, setup.arguments.inductive
         )
-        self._operations = Operations(
-            gist.full_spec,
-            gist.partition,
-            GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum())),
-            setup.sampling,
-            setup.arguments.evaluation,
-            inductive=setup.arguments.inductive,
-        )
+        self._operations = setup.count_operations()
         self.schedule = Schedule(
             self.training, self.sampler.steps_per_epoch, gist.workers, self._operations
         )
         resumed = saving is not None and self._ranks.lead(lambda: saving.resumes)
         gist.begin_run(averages=setup.averages, resumed=resumed, init=setup.init)
-        self._running = Running(gist.theta, gist.trained_spec)
-        classes = None if setup.any_outputs else graph.num_classes
         with closing(self.sampler.batches(0, 1)) as batches:
             first = next(batches)
-            evaluation = partial(setup.arguments.evaluation.prepare, seed=gist.seed)
-            self._scorer = Scorer(self._running, graph, setup.metric, evaluation, first, classes)
+            self._scorer = Scorer(setup, first)
         log_choices(setup, self.schedule, self.sampler, self._scorer.description)
         if setup.any_outputs:
             return
@@ -130,8 +130,10 @@ class Fit(Run):
                 stack.callback(self._saver.close)
                 self._restore(self._saver)
             self._round_begun = time.perf_counter()
+            if not self.part:
+                note_untrained_parameters(self)
             self._call("on_fit_begin")
-            # it was killed before it recorded the last round
+            # An earlier process was killed before it had recorded the last round in Θ.
             if self.gist.theta.place.round > self.progress.rounds:
                 self.after_round({"loss": self.gist.theta.place.loss})
             self.gist.next_round = self.progress.rounds
@@ -144,8 +146,9 @@ class Fit(Run):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for what is being written; after an error save the state, and give the error the
-        result so far.
+        """Wait until files are written.
+
+        After an error the state is saved, and the error gets the result so far.
         """
         try:
             if isinstance(error, DivergedError):
@@ -158,12 +161,10 @@ class Fit(Run):
             self._open.close()
 
     def _explain(self, error: DivergedError) -> None:
-        """Say so if the loss is not finite because the model never has a finite output for some
-        nodes.
-        """
+        """Name the nodes for which even an untrained model has no finite output, if any."""
         if self._ranks.count > 1:
             return
-        with suppress(Exception):  # the error that is raised is the other one
+        with suppress(Exception):  # An error of this search must not hide the first one.
             gist = self.gist
             widths = gist.layout.widths(map(len, gist.blocks(0)[0]))
             untrained = replace(gist.full_spec, widths=widths).from_seed().to(gist.device)
@@ -178,19 +179,19 @@ class Fit(Run):
     def _save_after(self, error: BaseException) -> None:
         """Save the state after the last round that is in Θ, and give an error the result so far."""
         theta = self.gist.theta
-        alone = self._ranks.count == 1
-        # else other ranks would have to write their shares
-        writes = alone or (self._ranks.leads and theta.shards == 1)
-        if not theta.place.round or not writes:
+        is_single = self._ranks.count == 1
+        # After an error, other ranks no longer write their shares of a checkpoint.
+        can_save = is_single or (self._ranks.leads and theta.shards == 1)
+        if not theta.place.round or not can_save:
             return
         if self._saver:
             with self.seconds("save"):
                 recorded = self._before or self.progress
                 pending = theta.place.round > recorded.rounds
                 error.add_note(self._saver.save_after_error(recorded, pending=pending))
-        # that of a part is none of the whole run
-        if isinstance(error, Exception) and alone and not self._setup.part:
-            with suppress(Exception):  # such as one more MemoryError
+        # The result of a part says nothing of the run that joins the parts.
+        if isinstance(error, Exception) and is_single and not self.part:
+            with suppress(Exception):  # It may be one more MemoryError.
                 result = self._result()
                 result.interrupted = True
                 error.result = result  # type: ignore[attr-defined]
@@ -221,11 +222,12 @@ class Fit(Run):
         """Record a finished round: score the model, tell the callbacks, save the state.
 
         Args:
-            means: what its sub-GCNs measured, by name, as `Round.aggregate` returns it.
+            means: the numbers of the round by name, such as "loss", as `Round.aggregate` returns
+                them.
         """
-        self._before = self.progress.copy()  # until the round is recorded; see `_save_after`
+        # An error before the round is recorded saves this state; see `_save_after`.
+        self._before = self.progress.copy()
         progress = self.progress
-        patience = self.training.patience
         now = time.perf_counter()
         loss = means.get("loss", 0.0)
         progress.train_seconds += now - self._round_begun
@@ -236,53 +238,55 @@ class Fit(Run):
         progress.add_round({**times, "loss": loss, **means})
         if self._saver:
             self._saver.round_is_over(progress.rounds)
-        finished = progress.rounds >= self.schedule.rounds
+        is_last = progress.rounds >= self.schedule.rounds
         self._longest_round = max(self._longest_round, now - self._round_begun)
-        # for one more round and its evaluation
+        # One more round, the evaluation after this round, and one more.
         needed = self._longest_round + 2 * self._evaluation_seconds
-        late = self._end is not None and self._ranks.any(now + needed > self._end) and not finished
-        if self.schedule.is_scored_after(progress.rounds) or late:
+        is_late = (
+            self._end is not None and self._ranks.any(now + needed > self._end) and not is_last
+        )
+        if self.schedule.is_scored_after(progress.rounds) or is_late:
             self._evaluate(loss)
         self._call("on_round_end", loss)
-        stopped, interrupted = map(
-            any, zip(*self._ranks.gather([self.stopped, self.interrupted]), strict=True)
-        )
-        progress.stopped_by = None
-        if late:
-            progress.stopped_by = "max_seconds"
-        elif (
-            patience is not None
-            and progress.scores.evaluations_since_best >= patience
-            and not finished
-        ):
-            progress.stopped_by = "patience"
-        elif stopped and not finished:
-            progress.stopped_by = "callback"
+        requests = self._ranks.gather([self.stopped, self.interrupted])
+        is_stopped = any(stopped for stopped, _ in requests)
+        is_interrupted = any(interrupted for _, interrupted in requests)
+        progress.stopped_by = None if is_last else self._reason_to_stop(is_late, is_stopped)
         if progress.stopped_early and not progress.history:
             self._evaluate(loss)
-        self.interrupted = interrupted and not finished
+        self.interrupted = is_interrupted and not is_last
         self._before = None
         if self._saver:
             with self.seconds("save"):
                 self._saver.save(progress, last=self.is_over, over=not self.interrupted)
         self._round_begun = time.perf_counter()
 
+    def _reason_to_stop(self, is_late: bool, is_stopped: bool) -> str | None:
+        """Return what ends the run before its last round, or None if it goes on."""
+        patience = self.training.patience
+        if is_late:
+            return "max_seconds"
+        if patience is not None and self.progress.scores.evaluations_since_best >= patience:
+            return "patience"
+        return "callback" if is_stopped else None
+
     @property
     def _evaluation_seconds(self) -> float:
-        """The seconds of an evaluation; before the first one those of the steps that take about as
-        long.
-        """
+        """The seconds of an evaluation; before the first one, an estimate from those of steps."""
         if self.progress.history:
             return self._longest_evaluation
         seconds_per_step = self.progress.train_seconds / max(self.progress.steps, 1)
         return self._operations.evaluation_in_steps * seconds_per_step
 
     def end(self) -> Result:
+        """Return the result, after the callbacks have been told of it."""
         result = self._result()
         try:
+            if not self.part:
+                note_outcome(self, self._setup)
             self._call("on_fit_end", result)
         except Exception as error:
-            if not self._setup.part:
+            if not self.part:
                 error.result = result  # type: ignore[attr-defined]
                 error.add_note("the run is over, and its result is the error's attribute `result`")
             raise
@@ -299,12 +303,12 @@ class Fit(Run):
         slices = slice_bytes(gist.full_spec, sizes)
         workers = gist.workers
         local_steps = self.schedule.local_steps
-        carried = 0  # bytes of the moments that travel with the sub-GCNs
+        carried = 0  # The bytes of the moments that travel with the sub-GCNs.
         if self.training.keeps_moments and gist.sub_gcns > 1:
             carried = state_bytes(gist.full_spec, sizes, self.training)
         sent = costs(theta, sum(slices) + carried, workers, local_steps)
         return Result(
-            model=gist.with_scaling(self._running.best()),
+            model=gist.with_scaling(gist.theta.full_model(gist.trained_spec, best=True)),
             **facts_of(setup, self._fingerprint),
             **progress.entries(),
             interrupted=self.interrupted,
@@ -312,7 +316,7 @@ class Fit(Run):
             evaluation=self._scorer.description,
             communication=gist.theta.exchange.communication(gist.theta.place, theta, local_steps),
             inference_seconds=statistics.median(passes) if passes else None,
-            traffic=Sent(workers=workers, **setup.variant.traffic(sent)),
+            traffic=Sent(workers=workers, **gist.bytes_sent(sent)),
             memory=memory_of(gist, setup.graph, self.training, theta, slices),
             partition=gist.partition.describe(last_round),
             coverage=coverage_of(gist.full_spec, gist.partition, progress.rounds),
@@ -321,10 +325,11 @@ class Fit(Run):
             local_steps=local_steps,
         )
 
-    def _call(self, hook: str, *given: Any) -> None:
+    def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self._callbacks:
-            if callable(own := getattr(callback, hook, None)):
-                own(self, *given)
+            method = getattr(callback, hook, None)
+            if callable(method):
+                method(self, *arguments)
 
     def _evaluate(self, loss: float) -> None:
         progress = self.progress
@@ -336,7 +341,7 @@ class Fit(Run):
             scores.last = self._scorer()
             score = scores.last["validation"][metric.name]
             is_better = scores.add(score, metric)
-            # As long as there is no score, the latest model counts.
+            # As long as no evaluation had a score, the latest model counts as the best.
             if is_better or scores.best_score is None:
                 scores.best = scores.last
                 scores.best_round = progress.rounds
@@ -357,7 +362,7 @@ class Fit(Run):
                 entry["metric"] = metric.name
             progress.history.append(dict(entry))
             self._longest_evaluation = max(self._longest_evaluation, time.perf_counter() - begun)
-            # a copy: what a callback writes into it is no history
+            # Callbacks get a copy, so that they cannot change the history.
             self._call("on_evaluation", dict(entry))
 
     def _restore(self, saver: Saver) -> None:
@@ -368,5 +373,5 @@ class Fit(Run):
         progress.seconds["prepare"] = (
             progress.seconds.get("prepare", 0.0) + prepared.seconds["prepare"]
         )
-        if progress.stopped_by == "max_seconds":  # a resumed run has more time
+        if progress.stopped_by == "max_seconds":  # A resumed run has the same time again.
             progress.stopped_by = None

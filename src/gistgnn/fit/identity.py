@@ -1,4 +1,4 @@
-"""What a run is, and its fingerprint: what says whether two runs are the same.
+"""What a run is, and its fingerprint, which says whether two runs are the same.
 
 A fingerprint has three parts: the settings, the model and the graph. It decides whether a run
 resumes from a checkpoint, whether `train --resume` finds its result, whether ranks train the same
@@ -35,16 +35,17 @@ from gistgnn.utils.tensors import digest_of, tensor_digest
 
 Fingerprint = dict[str, dict[str, Any]]
 
-# settings of the command line that ranks may have otherwise
+# In these settings of the command line ranks may differ.
 _ELSEWHERE = ("dataset", "device", "data_root")
-# attributes that say nothing of a module's own settings
+# Every module has these attributes, which say nothing of its settings.
 _OF_EVERY_MODULE = {*vars(nn.Module()), "training"}
-_DEPTH = 4  # of lists and objects in the attribute of a module
+_DEPTH = 4  # Lists and objects in the attribute of a module are described to this depth.
 
 
 def settings_of(setup: Setup) -> dict[str, Any]:
-    """Return the entry "config" of result.json for a run from Python; the command line has its
-    own.
+    """Return the entry "config" of result.json for a run from Python.
+
+    The command line has another.
     """
     gist = setup.gist
     model = type(gist.full_spec.on_meta()).__name__
@@ -114,7 +115,7 @@ def fingerprint_of(setup: Setup) -> Fingerprint:
     for name in NAMES:
         if callable(value := getattr(setup.settings, name)) and not hasattr(value, "record"):
             training[name] = name_of_function(value)
-    if setup.settings.budget:  # a resumed run has the rest of it
+    if setup.settings.budget:  # A resumed run has less time left.
         del training["budget"]
     settings = {
         **training,
@@ -136,9 +137,7 @@ def fingerprint_of(setup: Setup) -> Fingerprint:
 def fingerprint_of_model(
     gist: GlobalModel, saving: Saving | None, settings: Mapping[str, Any]
 ) -> Fingerprint:
-    """Return the fingerprint of a run that is not given a graph, such as a loop of the user's
-    own.
-    """
+    """Return the fingerprint of a run without a graph, such as a loop of the user's own."""
     partition = gist.partition
     store = gist.store
     settings = {
@@ -157,16 +156,16 @@ def fingerprint_of_model(
 
 
 def require_same_training(setup: Setup, fingerprint: Fingerprint) -> None:
-    """Refuse ranks that are about to train with different settings, models or graphs; all ranks
-    call this.
-    """
-    own = {"runner": setup.arguments.runner, "evaluation": asdict(setup.arguments.evaluation)}
-    for name, value in (
-        ("budget", setup.settings.budget),
-        ("max_seconds", setup.arguments.max_seconds),
-    ):
-        own[name] = "missing" if value is None else "given"  # what is left of it differs
-    require_same_ranks(setup.gist, setup.arguments.saving, fingerprint, own)
+    """Refuse ranks with different settings, models or graphs; all ranks call this."""
+    arguments = setup.arguments
+    settings = {
+        "runner": arguments.runner,
+        "evaluation": asdict(arguments.evaluation),
+        # The time that is left differs from rank to rank.
+        "budget": "missing" if setup.settings.budget is None else "given",
+        "max_seconds": "missing" if arguments.max_seconds is None else "given",
+    }
+    require_same_ranks(setup.gist, arguments.saving, fingerprint, settings)
 
 
 def require_same_ranks(
@@ -183,7 +182,7 @@ def require_same_ranks(
         "the default type of torch": str(torch.get_default_dtype()),
         "saving": None,
     }
-    if saving:  # the folder may have another name on another machine
+    if saving:  # The folder may have another name on another machine.
         config = {name: value for name, value in config.items() if name not in _ELSEWHERE}
         facts[SAME_SETTINGS]["saving"] = {
             "every": saving.every,
@@ -194,18 +193,16 @@ def require_same_ranks(
 
 
 def flat_settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a run's config that all ranks must share: the model's, the training's
-    and all others.
-    """
+    """Return the entries of a run's config that all ranks must share, in one dictionary."""
     model = dict(config["model"])
     training = dict(config["training"])
-    rest = {
+    other_entries = {
         name: value
         for name, value in config.items()
         if name not in ("model", "training", *_ELSEWHERE)
     }
     training.pop("budget", None)
-    return {"model": model.pop("name"), **model, **training, **rest}
+    return {"model": model.pop("name"), **model, **training, **other_entries}
 
 
 def graph_facts(graph: Graph) -> dict[str, Any]:
@@ -222,8 +219,10 @@ def graph_facts(graph: Graph) -> dict[str, Any]:
 
 
 def model_facts(spec: ModelSpec) -> dict[str, Any]:
-    """Return what tells a model from another: classes and attributes of all modules, parameters,
-    values of buffers.
+    """Return what tells a model from another.
+
+    This is the classes and attributes of all modules, the shapes of all parameters, and the values
+    of buffers.
     """
     model = spec.on_meta()
     facts = module_facts(model)
@@ -236,8 +235,9 @@ def model_facts(spec: ModelSpec) -> dict[str, Any]:
 
 
 def module_facts(model: nn.Module) -> dict[str, Any]:
-    """Return the class of every module, and its attributes: numbers such as a dropout's p, texts,
-    and functions.
+    """Return the class of every module, and its attributes.
+
+    These are numbers, such as a dropout's p, texts and functions.
     """
     facts: dict[str, Any] = {}
     for path, module in model.named_modules():
@@ -256,9 +256,7 @@ def module_facts(model: nn.Module) -> dict[str, Any]:
 
 
 def name_of_function(value: Any) -> str:
-    """Return the name of a function or a class of the user's own; with a digest where the name does
-    not tell all.
-    """
+    """Return the name of a user's function or class, with a digest if it cannot be imported."""
     name = str(named_as(value))
     importable = isinstance(value, (type, types.BuiltinFunctionType)) or _is_importable(value)
     return name if importable else f"{name} {digest_of(plain(_described(value)))[:8]}"
@@ -269,10 +267,8 @@ def _holds_tensors(module: nn.Module) -> bool:
 
 
 def _fixed_values(spec: ModelSpec) -> dict[str, Any]:
-    """Return digests of what is neither a parameter nor a setting: of buffers and other tensors, in
-    a small model.
-    """
-    for factor in (1, 2, 4, 8, 16):  # some models need widths that are divisible by 8, for example
+    """Return digests of the buffers of a small model, and of its modules' other tensors."""
+    for factor in (1, 2, 4, 8, 16):  # Some models need widths that are divisible by 8, say.
         widths = spec.layout.widths([factor * (5 + axis) for axis in range(len(spec.layout.units))])
         with Stream(0, "fingerprint"):
             try:
@@ -293,8 +289,9 @@ def _fixed_values(spec: ModelSpec) -> dict[str, Any]:
 
 
 def _described(value: Any, depth: int = _DEPTH) -> Any:
-    """Return what JSON can hold of the value of an attribute; None: nothing of it tells models
-    apart.
+    """Return what JSON can hold of the value of an attribute.
+
+    Returns None if nothing of it tells models apart.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -309,7 +306,7 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (int, float)):
-        # JSON has no NaN, no infinity, and no larger integers
+        # JSON has no NaN, no infinity, and no larger integers.
         return value if abs(value) < 2**53 else str(value)
     if isinstance(value, Tensor):
         return f"{list(value.shape)} {value.dtype}" if value.is_meta else tensor_digest(value)
@@ -321,7 +318,7 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
         return sorted(str(_described(entry, depth - 1)) for entry in value)
     if isinstance(value, (list, tuple)):
         return [_described(entry, depth - 1) for entry in value]
-    if isinstance(value, nn.Module):  # a loss; or a model, which has been described elsewhere
+    if isinstance(value, nn.Module):  # It is a loss, or a model, which is described elsewhere.
         tensors = {**dict(value.named_parameters()), **dict(value.named_buffers())}
         numbers = {
             name: entry
@@ -342,7 +339,7 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
         if _is_importable(value):
             return _qualified_name(value)
         defaults = [
-            _described(given, depth - 1) for given in (value.__defaults__, value.__kwdefaults__)
+            _described(values, depth - 1) for values in (value.__defaults__, value.__kwdefaults__)
         ]
         does = [_code(value.__code__), defaults, _enclosed(value, depth - 1)]
         return f"the function {value.__name__} {digest_of(plain(does))[:8]}"
@@ -371,8 +368,9 @@ def _qualified_name(value: Any) -> str:
 
 
 def _enclosed(function: Any, depth: int = _DEPTH) -> dict[str, Any]:
-    """Return the variables of the surrounding function that a function uses, such as the p of a
-    dropout.
+    """Return the variables of the surrounding function that a function uses.
+
+    One may be the p of a dropout.
     """
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None) or ()
@@ -380,7 +378,7 @@ def _enclosed(function: Any, depth: int = _DEPTH) -> dict[str, Any]:
     for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
         try:
             value = cell.cell_contents
-        except ValueError:  # it has no value yet
+        except ValueError:  # The variable has no value yet.
             continue
         if (
             name != "__class__"

@@ -1,4 +1,4 @@
-"""The loggers of `gistgnn train --log`. A logger is imported when it is asked for."""
+"""The loggers of `gistgnn train --log`, each imported when it is asked for."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from gistgnn.errors import InputError, users_code
 if TYPE_CHECKING:
     from gistgnn.fit.callbacks import Log
 
-# what `Log` writes to, and what ends it, given whether the run failed
 Started = tuple[Any, Callable[[bool], None]]
+"""What `Log` writes to, and the function that ends it, which is told whether the run failed."""
 
 ID = "log-id"
 _TAGS = {
@@ -29,19 +29,25 @@ _TAGS |= {"seconds of training": "train_seconds"}
 
 
 def require_loggers(names: Sequence[str]) -> None:
-    """Raise InputError if the package of a logger is not installed; it has the logger's name."""
+    """Raise InputError if the package of a logger, which has its name, is not installed."""
     for name in names:
-        if getattr(find_spec(name), "origin", None) is None:  # a folder of that name is no package
+        # A folder of that name has a spec without an origin, and is no package.
+        if getattr(find_spec(name), "origin", None) is None:
             raise InputError(
                 f"--log {name} needs a package that is not installed: pip install {name}"
             )
 
 
 def start_logger(name: str, out: Path, config: dict[str, Any], ends: ExitStack) -> "Log":
-    """Start a logger for the run in the folder `out`, which goes on if that is resumed; `ends` ends
-    it.
+    """Start a logger for a run, or let it go on if the run is resumed.
+
+    Args:
+        name: of the logger.
+        out: the folder of the run.
+        config: the settings of the run, which the logger shows.
+        ends: ends the logger.
     """
-    from gistgnn.fit.callbacks import Log  # it imports torch
+    from gistgnn.fit.callbacks import Log  # This imports torch.
 
     with users_code(f"--log {name} cannot start"):
         logger, end = LOGGERS[name](out.resolve(), config)
@@ -73,18 +79,17 @@ def _mlflow(out: Path, config: dict[str, Any]) -> Started:
     from gistgnn.fit.identity import flat_settings
 
     run_id = _id_of(out)
-    found = mlflow.search_runs(filter_string=f"tags.gistgnn = '{run_id}'", output_format="list")
+    runs = mlflow.search_runs(filter_string=f"tags.gistgnn = '{run_id}'", output_format="list")
     run = mlflow.start_run(
-        found[0].info.run_id if found else None, run_name=out.name, tags={"gistgnn": run_id}
+        runs[0].info.run_id if runs else None, run_name=out.name, tags={"gistgnn": run_id}
     )
     mlflow.log_params(
         {name: config[name] for name in ("dataset", "device")} | flat_settings(config)
     )
-    # of a run that goes on
-    known = mlflow.MlflowClient().get_metric_history(run.info.run_id, "round")
-    logger = SimpleNamespace(
-        log=mlflow.log_metrics, step=1 + max((each.step for each in known), default=-1)
-    )
+    # A run that goes on has entries already.
+    entries = mlflow.MlflowClient().get_metric_history(run.info.run_id, "round")
+    next_step = 1 + max((entry.step for entry in entries), default=-1)
+    logger = SimpleNamespace(log=mlflow.log_metrics, step=next_step)
     return logger, lambda failed: mlflow.end_run("FAILED" if failed else "FINISHED")
 
 
@@ -93,14 +98,14 @@ def _tensorboard(out: Path, config: dict[str, Any]) -> Started:
 
     from gistgnn.storage.whole_files import remove_files
 
-    # a resumed run writes all entries again
+    # A resumed run writes all its entries again.
     remove_files(out / "tensorboard", "events.out.tfevents.*")
     writer = SummaryWriter(str(out / "tensorboard"))
     writer.add_text("config", f"```\n{json.dumps(config, indent=1)}\n```")
 
     def write(entry: dict[str, Any], step: int) -> None:
         for tag, key in _TAGS.items():
-            if key in entry:  # there may be no test set
+            if key in entry:  # There may be no test set.
                 writer.add_scalar(tag, entry[key], step)
         writer.flush()
 

@@ -1,6 +1,4 @@
-"""`Loop`: a training loop of the user's own, with validation, the best model, early stopping and
-checkpoints.
-"""
+"""`Loop`: validation, the best model, early stopping and checkpoints for a user's own loop."""
 
 import logging
 import math
@@ -27,8 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """Yields the rounds of a `GIST` for a training loop of your own, and watches what becomes of
-    the full model.
+    """Yields the rounds of a `GIST` for a training loop of your own, and watches the full model.
 
     Example:
         >>> loop = Loop(gist, 200, lambda model: accuracy(model, graph), patience=10)
@@ -46,10 +43,10 @@ class Loop:
         gist: the model; the loop goes on from the parameters that it has.
         rounds: T, the rounds of the whole loop; a resumed loop counts its earlier rounds as well.
         validate: returns the score of the full model, which is in evaluation mode; gradients are
-            off. None: nothing is scored, and the best model is the last one.
+            off. Without it nothing is scored, and the best model is the last one.
         higher_is_better: False if `validate` returns an error.
         evaluate_every: rounds between two scores; the last round is scored as well.
-        patience: the loop ends after this many scores without a better one; None: never.
+        patience: the loop ends after this many scores without a better one. Defaults to no limit.
         saving: where and how often the state is saved, and whether to resume. Θ, its best and
             carried moments are saved; your own random numbers are not.
 
@@ -80,20 +77,14 @@ class Loop:
         if patience is not None:
             patience = check_count("patience", patience)
         if validate is None:
-            given = {
-                "patience": patience,
-                "evaluate_every": evaluate_every,
-                "higher_is_better": higher_is_better,
-            }
-            for name, default in {
-                "patience": None,
-                "evaluate_every": 1,
-                "higher_is_better": True,
-            }.items():
-                if given[name] != default:
+            for name, value, default in (
+                ("patience", patience, None),
+                ("evaluate_every", evaluate_every, 1),
+                ("higher_is_better", higher_is_better, True),
+            ):
+                if value != default:
                     raise InputError(
-                        f"{name} is {given[name]}, but there is no validate: give a function of "
-                        "the model"
+                        f"{name} is {value}, but there is no validate: give a function of the model"
                     )
         else:
             check_callable("validate", validate, "a function of the model that returns its score")
@@ -101,27 +92,24 @@ class Loop:
         self._rounds = rounds
         self._validate = validate
         self._metric = Metric(lambda score, _: score, "validate", higher_is_better)
-        self._every = evaluate_every
+        self._evaluate_every = evaluate_every
         self._patience = patience
         self.progress = Progress()
-        self._unscored = False
         if gist.ranks.count > 1:
-            own: dict[str, Any] = {
+            settings = {
                 "rounds": rounds,
                 "validate": "missing" if validate is None else "given",
-            }
-            own |= {
                 "higher_is_better": higher_is_better,
                 "evaluate_every": evaluate_every,
                 "patience": patience,
             }
-            require_same_ranks(gist, saving, fingerprint_of_model(gist, saving, {}), own)
+            require_same_ranks(gist, saving, fingerprint_of_model(gist, saving, {}), settings)
         self._saver: Saver | None = None
-        self._latest: Round | None = None  # the round that was yielded last, until it is over
+        self._latest: Round | None = None  # The round that was yielded last, until it is over.
         self._is_iterated = False
-        # what a checkpoint says of the last round that was scored, if due
+        # The progress after the last round that is over: what a checkpoint after an error holds.
         self._recorded = replace(self.progress)
-        # an error has come before the last round in the checkpoint was scored
+        # The loop resumes after an error, which came before the last round was scored.
         self._unscored = False
         resumes = saving is not None and gist.ranks.lead(lambda: saving.resumes)
         with gist.beginning_loop(resumes=resumes) as self._theta:
@@ -129,9 +117,9 @@ class Loop:
                 self._resume(saving)
 
     def _resume(self, saving: Saving) -> None:
-        """Begin to save, and stand where the checkpoint does, if there is one to resume from."""
+        """Begin to save, and resume from the checkpoint, if there is one."""
         gist = self._gist
-        scale = {"regression": True} if gist.averages else {}  # Θ has another scale
+        scale = {"regression": True} if gist.averages else {}  # Θ has another scale then.
         self._saver = Saver(
             gist.theta, gist.ranks, saving, fingerprint_of_model(gist, saving, scale)
         )
@@ -143,17 +131,16 @@ class Loop:
         if state is not None:
             self.progress = state
             self._record()
-            # of Θ on disk, perhaps one later than in the checkpoint
+            # Θ on disk may be one round further than the checkpoint.
             gist.next_round = gist.theta.place.round
             self._unscored = gist.next_round > state.first_round + state.rounds
             state.rounds = gist.next_round - state.first_round
-            state.stopped_by = None  # the patience may be longer now
+            state.stopped_by = None  # The patience may be longer now.
 
     def best_model(self) -> nn.Module:
-        """Return the full model of the best score, in evaluation mode; without scores, the model as
-        it is now.
+        """Return the full model of the best score, in evaluation mode.
 
-        Later rounds do not change it.
+        Without scores it is the model as it is now. Later rounds do not change it.
         """
         return self._theta.full_model(self._gist.trained_spec, best=self.progress.best_round > 0)
 
@@ -184,11 +171,8 @@ class Loop:
                     self._latest.number + 1 - self.progress.first_round, time.perf_counter() - begun
                 )
                 self._latest = None
-        except (
-            Exception,
-            KeyboardInterrupt,
-            GeneratorExit,
-        ) as error:  # GeneratorExit: the caller has left the loop
+        # The caller leaves the loop by `break`, which is a GeneratorExit here.
+        except (Exception, KeyboardInterrupt, GeneratorExit) as error:
             self._save_after(error)
             raise
         finally:
@@ -197,8 +181,9 @@ class Loop:
                 self._saver.close()
 
     def _find_round(self) -> None:
-        """Stand where the last loop was left: a round is over if it was written back; a dropped one
-        begins again.
+        """Go on where the last loop over this object was left.
+
+        A round is over if it was written back. One that was dropped begins again.
         """
         gist = self._gist
         state = self.progress
@@ -211,7 +196,7 @@ class Loop:
             if latest.is_open:
                 gist.next_round = latest.number
             self._latest = None
-        if self._latest is None:  # other rounds may have come between
+        if self._latest is None:  # The model may have taken other rounds since.
             state.first_round = gist.next_round - state.rounds
         self._recorded.first_round = state.first_round
 
@@ -220,9 +205,7 @@ class Loop:
         self._recorded = self.progress.copy()
 
     def _save_after(self, error: BaseException) -> None:
-        """Save the state after the last round that is in Θ, and add a note to the error; ranks do
-        not.
-        """
+        """Save the state after the last round in Θ, and add a note to the error; not with ranks."""
         if (
             self._saver is None
             or self._gist.ranks.count > 1
@@ -235,14 +218,17 @@ class Loop:
             error.add_note(self._saver.save_after_error(recorded, pending=pending))
 
     def _end_round(self, rounds: int, seconds: float) -> None:
-        """Count a round that is in Θ, the last of so many ``rounds``, score the model, and save the
-        state.
+        """Count a round that is in Θ, score the model, and save the state.
+
+        Args:
+            rounds: how many rounds are over, with this one.
+            seconds: the time since the loop began.
         """
         state = self.progress
         state.rounds = rounds
         if self._saver:
             self._saver.round_is_over(state.rounds)
-        is_due = state.rounds % self._every == 0 or state.rounds == self._rounds
+        is_due = state.rounds % self._evaluate_every == 0 or state.rounds == self._rounds
         is_scored = bool(state.history) and state.history[-1]["round"] == state.rounds
         if self._validate and is_due and not is_scored:
             self._score(self._validate, seconds)

@@ -1,23 +1,20 @@
-"""Runs that train narrow models by themselves, of which a run puts its wide model together."""
+"""Runs of narrow models, of which a budget and `Parts` put their wide model together."""
 
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
-from gistgnn.accounting.costs import Operations
 from gistgnn.fit.identity import Fingerprint
-from gistgnn.fit.prepare import Setup, Variant, make_sampler
+from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result, Scores
 from gistgnn.fit.saving import Saving
-from gistgnn.fit.scorer import Fixed, Running, Scorer
+from gistgnn.fit.scorer import Scorer
 from gistgnn.global_model import GlobalModel
-from gistgnn.graphs.named import GraphSizes
 from gistgnn.layout.axes import Widths, named_tensors
 from gistgnn.nn.scaling import plain_model
 from gistgnn.sampling import ClusterSampling, Sampler
@@ -35,12 +32,17 @@ _SEEDS = 2**31
 
 
 class NarrowRuns:
-    """Trains narrow models of a run, each by a run of its own on the same graph and the same
-    clusters.
+    """Trains narrow models of a run, each by a run of its own.
+
+    They have the same graph and the same clusters.
 
     Args:
         setup: of the whole run.
         train: trains one of them.
+
+    Attributes:
+        sampler: has their batches.
+        seed: of their initial values and dropout.
     """
 
     def __init__(self, setup: Setup, train: Train) -> None:
@@ -49,35 +51,39 @@ class NarrowRuns:
         self.sampler = make_sampler(
             setup.gist, setup.graph, setup.sampling, setup.arguments.inductive
         )
+        self.seed = setup.gist.seed
         self._train = train
 
     def with_smaller_batches(self, times: int) -> "NarrowRuns | None":
-        """Return the same with batches of about 1 / `times` of the nodes; None: they cannot be
-        smaller.
+        """Return the same with batches of about 1 / `times` of the nodes.
+
+        Returns None if they cannot be smaller.
         """
         sampler = self.sampler.with_smaller_batches(times)
         if sampler is None or sampler.facts is None:
             return None
         assert isinstance(self.sampling, ClusterSampling)
-        other = copy(self)
-        other.sampler = sampler
-        other.sampling = replace(
+        runs = copy(self)
+        runs.sampler = sampler
+        runs.sampling = replace(
             self.sampling,
             clusters=sampler.facts.clusters,
             clusters_per_batch=sampler.facts.clusters_per_batch,
         )
-        return other
+        return runs
 
-    def seed_of(self, part: int) -> int:
-        """Return the seed of a part; the first one has the run's."""
-        seed = self.setup.gist.seed
-        return seed if part == 0 else int(generator(seed, "part", part).integers(_SEEDS))
+    def of_part(self, part: int) -> "NarrowRuns":
+        """Return the same for one of several parts, which has a seed and random batches of its own.
 
-    def batches_of(self, part: int) -> Sampler:
-        """Return the sampler of a part, whose batches are its own if they are random."""
-        return self.sampler.apart().for_sub_gcn(part)
+        The first part has the seed of the run.
+        """
+        runs = copy(self)
+        runs.sampler = self.sampler.apart().for_sub_gcn(part)
+        if part > 0:
+            runs.seed = int(generator(self.seed, "part", part).integers(_SEEDS))
+        return runs
 
-    def model(self, widths: Widths, seed: int) -> GlobalModel:
+    def model(self, widths: Widths) -> GlobalModel:
         """Return a narrow model of the run, without values."""
         wide = self.setup.gist
         scaling = wide.width_scaling
@@ -86,28 +92,16 @@ class NarrowRuns:
             widths[0] if wide.shared else widths,
             1,
             input_axis=wide.input_axis,
-            seed=seed,
+            seed=self.seed,
             device=wide.device,
             width_scaling="none" if scaling is None else "mup",
             base_width=BASE_WIDTH if scaling is None else scaling.base_width,
         )
 
     def evaluation_in_steps(self, model: GlobalModel) -> float:
-        """Return how many steps of a narrow model take about as long as scoring it on the whole
-        graph.
-        """
-        setup = self.setup
-        graph = self.setup.graph
-        sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
-        operations = Operations(
-            model.full_spec,
-            model.partition,
-            sizes,
-            self.sampling,
-            setup.arguments.evaluation,
-            inductive=setup.arguments.inductive,
-        )
-        return operations.evaluation_in_steps
+        """Return how many steps of a narrow model take as long as scoring it on the whole graph."""
+        setup = replace(self.setup, gist=model, sampling=self.sampling)
+        return setup.count_operations().evaluation_in_steps
 
     def train(
         self,
@@ -115,7 +109,6 @@ class NarrowRuns:
         training: Training,
         *,
         title: str,
-        sampler: Sampler,
         folder: str | None = None,
         init: Mapping[str, Tensor] | None = None,
         max_seconds: float | None = None,
@@ -123,10 +116,9 @@ class NarrowRuns:
         """Train a narrow model, and return its result.
 
         Args:
-            model: of `model`.
+            model: as `model` returns it.
             training: its settings, complete.
             title: which of the narrow models it is, in words, such as "part 2 of 4".
-            sampler: its batches.
             folder: the name of the folder of its checkpoints, inside that of the run's. Defaults to
                 none: its state is not saved.
             init: the values with which it begins. Defaults to those of its seed.
@@ -140,18 +132,17 @@ class NarrowRuns:
             replace(
                 setup,
                 gist=model,
-                variant=Variant(),
                 arguments=replace(setup.arguments, saving=saving, max_seconds=max_seconds),
                 settings=training,
                 sampling=self.sampling,
                 init=None if init is None else dict(init),
                 part=title,
-                sampler=sampler,
+                sampler=self.sampler,
             )
         )
 
 
-class RecipeState:
+class SavedState:
     """The state of a run that trains narrow models, beside the checkpoints of their own runs.
 
     It is a checkpoint of the whole run, whose fingerprint says whose run it is. In its `with` block
@@ -170,7 +161,7 @@ class RecipeState:
         self.saved: dict[str, Any] | None = None
         self.tensors: dict[str, Tensor] = {}
 
-    def __enter__(self) -> "RecipeState":
+    def __enter__(self) -> "SavedState":
         try:
             newest = self._ranks.lead(self._begin)
             if newest is not None:
@@ -201,34 +192,31 @@ class RecipeState:
         assert self._saving is not None
         checkpoint = Checkpoint(self._saving.path / name, self._fingerprint)
         self.saved = checkpoint.state_as(dict[str, Any])
-        own = f"{self._ranks.rank}/"
+        prefix = f"{self._ranks.rank}/"
         for key in checkpoint.shapes:
-            if key.startswith(own):
-                self.tensors[key.removeprefix(own)] = checkpoint.tensor(key)
+            if key.startswith(prefix):
+                self.tensors[key.removeprefix(prefix)] = checkpoint.tensor(key)
 
     def save(self, number: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Save the state after some steps of the recipe, in place of an earlier one; all ranks call
-        this.
+        """Save the state in place of an earlier one; all ranks call this.
 
         Args:
-            number: of the step, which names the checkpoint.
+            number: how many times it has been saved, which names the checkpoint.
             state: what JSON can hold.
             tensors: of this rank, by name.
         """
         if self._saving is None:
             return
         checkpoints = Checkpoints(self._saving.path)
-        place = checkpoints.place(number)
+        rank = self._ranks.rank
 
         def write() -> None:
-            own = {
-                f"{self._ranks.rank}/{name}": Part.whole(tensor) for name, tensor in tensors.items()
-            }
-            checkpoints.write(number, own, self._ranks.rank)
+            parts = {f"{rank}/{name}": Part.whole(tensor) for name, tensor in tensors.items()}
+            checkpoints.write(number, parts, rank)
 
         def complete() -> None:
             with writing(checkpoints.folder, "make room and resume the run"):
-                place.mkdir(parents=True, exist_ok=True)
+                checkpoints.place(number).mkdir(parents=True, exist_ok=True)
             checkpoints.complete(number, plain(dict(state)), self._fingerprint, files)
 
         files = sum(self._ranks.gather(bool(tensors)))
@@ -236,24 +224,20 @@ class RecipeState:
         self._ranks.lead(complete)
 
     def seconds_of(self, folder: str) -> float:
-        """Return the seconds that the run of a narrow model had, of which a checkpoint is left;
-        else 0.
-        """
+        """Return the seconds that a narrow run has taken, as its checkpoint says; 0 without one."""
         if self._saving is None:
             return 0.0
         state = Checkpoints(self._saving.path / folder).newest_state(Progress)
         return 0.0 if state is None else sum(state.seconds.values())
 
 
-def score_wide_model(
-    setup: Setup, running: Running | Fixed, sampler: Sampler, progress: Progress
-) -> Scorer:
-    """Score a wide model that was put together; its scores are those of the run, in one more entry
-    of the history.
+def score_wide_model(setup: Setup, sampler: Sampler, progress: Progress) -> Scorer:
+    """Score the wide model that was put together in Θ, and add its scores to the history.
+
+    Its scores are those of the run.
 
     Args:
         setup: of the whole run.
-        running: the wide model.
         sampler: has a batch on which the model is tried.
         progress: of the whole run. It has a history.
 
@@ -262,10 +246,8 @@ def score_wide_model(
     """
     metric = setup.metric
     begun = time.perf_counter()
-    prepare = partial(setup.arguments.evaluation.prepare, seed=setup.gist.seed)
-    classes = None if setup.any_outputs else setup.graph.num_classes
     with closing(sampler.batches(0, 1)) as batches:
-        scorer = Scorer(running, setup.graph, metric, prepare, next(batches), classes)
+        scorer = Scorer(setup, next(batches))
     table = scorer()
     score = table["validation"][metric.name]
     progress.scores = Scores(
@@ -278,18 +260,16 @@ def score_wide_model(
     )
     test = table.get("test", {}).get(metric.name)
     before = progress.history[-1]
-    # the mean of the parts' scores gives way to that of the whole
+    # The scores of the wide model take the place of the mean of the parts' scores.
     if before["round"] == progress.rounds:
         progress.history.pop()
-    whole = {"round": progress.rounds, "validation": score, "test": test}
-    progress.history.append({**before, **whole})
+    scores = {"round": progress.rounds, "validation": score, "test": test}
+    progress.history.append({**before, **scores})
     seconds = time.perf_counter() - begun
     progress.seconds["evaluate"] = progress.seconds.get("evaluate", 0.0) + seconds
     return scorer
 
 
 def values_of(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a result's model, without the scaling of its
-    features.
-    """
+    """Return the parameters and buffers of a result's model, without the scaling of features."""
     return {name: tensor.detach() for name, tensor in named_tensors(plain_model(model)).items()}

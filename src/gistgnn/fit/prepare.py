@@ -1,9 +1,7 @@
-"""What a run of `GIST.fit` is given, checked; the graph, the batches, the loss and the metric that
-follow from it.
-"""
+"""Check what `GIST.fit` is given, and prepare the graph, the loss and the metric of a run."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -11,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gistgnn.accounting.costs import slice_bytes, too_large
-from gistgnn.distributed import Costs
+from gistgnn.accounting.costs import Operations, slice_bytes, too_large
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph, Standardisation, from_hetero
 from gistgnn.graphs.features import sample_of
+from gistgnn.graphs.named import GraphSizes
 from gistgnn.layout.instance import small_instance
 from gistgnn.nn.scaling import saved_state
-from gistgnn.runners.registry import Runner
+from gistgnn.runners.registry import RUNNERS
 from gistgnn.sampling import (
     FromLoader,
     FullGraph,
@@ -38,35 +36,19 @@ from gistgnn.training.loss import make_criterion, task_of
 from gistgnn.training.metric import NAMED, Metric, as_metric
 from gistgnn.training.names import NAMES, named_as
 from gistgnn.training.optimizer import check_optimizer, check_schedule, update_rule
-from gistgnn.utils.checks import LONGEST, check_flag, check_kind, check_number
+from gistgnn.utils.checks import LONGEST, check_choice, check_flag, check_kind, check_number
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
 
-HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")  # of a callback
-
-
-@dataclass(frozen=True)
-class Variant:
-    """How a run of a baseline differs from a run of GIST."""
-
-    # the sub-GCNs are merged in every round, so that Θ may begin with a trained model
-    merges: bool = True
-    # every worker has batches of its own; a run without a sampler is refused
-    independent: bool = False
-    # of `Training`, which the method fixes
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    # makes what trains every round; None: the runner that the user names
-    runner: Callable[[], Runner] | None = None
-    # The bytes that a worker sends, as result.json holds them.
-    traffic: Callable[[Costs], dict[str, float]] = lambda costs: {"bytes_per_round": costs.gist}
+HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")
+"""The methods of a callback."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitArguments:
-    """The arguments of `GIST.fit`, as they were given but for the graph and the settings of
-    training; see there.
+    """The arguments of `GIST.fit` but for the graph and the settings of training; see there.
 
     The constructor checks types and ranges.
 
@@ -74,7 +56,7 @@ class FitArguments:
         InputError: a value is of a wrong type, or out of range.
     """
 
-    sampling: Sampling | None = None  # None: every step sees the whole graph
+    sampling: Sampling | None = None  # Without one, every step sees the whole graph.
     runner: str = "auto"
     inductive: bool = False
     evaluation: Evaluation = field(default_factory=Evaluation)
@@ -83,10 +65,11 @@ class FitArguments:
     saving: Saving | None = None
     init: nn.Module | Mapping[str, Tensor] | None = None
     max_seconds: float | None = None
-    # how the caller has scaled the features, or whether to do so
+    # Whether to scale the features, or how the caller has scaled them.
     standardise: Standardisation | bool | None = None
 
     def __post_init__(self) -> None:
+        check_choice("runner", self.runner, RUNNERS)
         check_flag("inductive", self.inductive)
         check_flag("progress", self.progress)
         check_kind(
@@ -110,15 +93,15 @@ class FitArguments:
                 f"callbacks is a {type(self.callbacks).__name__}, expected a list: write "
                 "callbacks=[...]"
             )
-        for place, callback in enumerate(self.callbacks):
+        for number, callback in enumerate(self.callbacks):
             if isinstance(callback, type):
                 raise InputError(
-                    f"callbacks[{place}] is the class {callback.__name__}, expected an object: add "
-                    "()"
+                    f"callbacks[{number}] is the class {callback.__name__}, expected an object: "
+                    "add ()"
                 )
             if not any(callable(getattr(callback, hook, None)) for hook in HOOKS):
                 raise InputError(
-                    f"callbacks[{place}] is a {type(callback).__name__} without "
+                    f"callbacks[{number}] is a {type(callback).__name__} without "
                     f"{' or '.join(HOOKS)}"
                 )
         if self.max_seconds is not None:
@@ -131,20 +114,19 @@ class Setup:
 
     Attributes:
         gist: the model.
-        variant: how its method differs from GIST.
         arguments: of `fit`.
-        settings: of training, with those that the method fixes, as records hold them.
+        settings: of training, as records hold them.
         graph: on the device that trains, with scaled features.
-        scaling: of the features. None: they are as they were given.
-        sampling: the settings of the sampler for this graph. None: every step sees the whole graph.
-        init: the values with which Θ begins. None: the seed decides them.
-        part: which narrow model it trains of a run that joins several, in words. Empty for a run by
-            itself.
-        sampler: has the batches. None: the run makes it.
+        scaling: of the features; None if they are as they were given.
+        sampling: the settings of the sampler for this graph; None if every step sees the whole
+            graph.
+        init: the values with which Θ begins; None if the seed decides them.
+        part: in words, which narrow model it trains of a run that joins several. Empty for a run
+            by itself.
+        sampler: has the batches. If it is None, the run makes one.
     """
 
     gist: GlobalModel
-    variant: Variant
     arguments: FitArguments
     settings: Training
     graph: Graph
@@ -156,8 +138,9 @@ class Setup:
 
     @cached_property
     def training(self) -> Training:
-        """The settings as runners use them: the loss is a `Criterion`, or None for the plain
-        cross-entropy.
+        """The settings as runners use them.
+
+        The loss is a `Criterion`, or None for the plain cross-entropy.
         """
         graph = self.graph
         settings = self.settings
@@ -197,39 +180,51 @@ class Setup:
         is_split = gist.method == "gist" and gist.workers > 1 and bool(gist.partition.split)
         return self.graph.regression and is_split
 
+    def count_operations(self) -> Operations:
+        """Return the multiply-adds of a step and of an evaluation."""
+        graph = self.graph
+        return Operations(
+            self.gist.full_spec,
+            self.gist.partition,
+            GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum())),
+            self.sampling,
+            self.arguments.evaluation,
+            inductive=self.arguments.inductive,
+        )
+
     def require_step_fits(self) -> None:
-        """Refuse a run whose widest sub-GCN takes more memory in one step than is free; a budget
-        chooses what fits.
+        """Refuse a run whose widest sub-GCN takes more memory in one step than is free.
+
+        A run with a budget is not refused, as it chooses a width that fits.
         """
         gist = self.gist
         graph = self.graph
-        partition = self.gist.partition
-        spec = self.gist.full_spec
         if self.settings.budget:
             return
-        nodes = 0  # a sampler's batch may be of any size
+        nodes = 0  # The batches of a sampler may be of any size.
         if self.sampling is None:
             nodes = int(graph.train.sum()) if self.arguments.inductive else graph.num_nodes
-        counts = partition.sizes(0)[0]
-        # the input is there
-        features = sum(counts) - (0 if gist.input_axis is None else counts[gist.input_axis])
-        needed = slice_bytes(spec, [counts])[0] + 4 * nodes * features
-        there = available_bytes(gist.device)
-        if needed > there:
-            what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
+        counts = gist.partition.sizes(0)[0]
+        features = sum(counts)
+        if gist.input_axis is not None:  # The input features take no more memory.
+            features -= counts[gist.input_axis]
+        needed = slice_bytes(gist.full_spec, [counts])[0] + 4 * nodes * features
+        available = available_bytes(gist.device)
+        if needed > available:
             raise too_large(
-                what, needed, gist.device, there, "make the widths smaller, or raise sub_gcns"
+                f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which",
+                needed,
+                gist.device,
+                available,
+                "make the widths smaller, or raise sub_gcns",
             )
 
 
-def prepare(
-    gist: GlobalModel, variant: Variant, graph: Any, settings: Training, arguments: FitArguments
-) -> Setup:
+def prepare(gist: GlobalModel, graph: Any, settings: Training, arguments: FitArguments) -> Setup:
     """Check what `GIST.fit` was given, and return what follows from it.
 
     Args:
         gist: the model.
-        variant: how its method differs from GIST.
         graph: a `Graph`, or a `Data` or `HeteroData` of PyG.
         settings: of training, complete.
         arguments: all others of `fit`.
@@ -244,7 +239,6 @@ def prepare(
         )
     if settings.budget is not None and gist.method != "gist":
         raise InputError(f"budget is given, but the method is {gist.method}: use gist")
-    settings = replace(settings, **variant.settings)
     imported = settings.imported()
     if settings.optimizer not in NAMES["optimizer"]:
         check_optimizer(imported, gist.full_spec.on_meta())
@@ -259,15 +253,14 @@ def prepare(
     sampling = arguments.sampling
     if isinstance(sampling, FromLoader):
         _check_loader(graph, arguments)
-    if variant.independent:
+    if gist.has_independent_batches:
         sampling = independent(sampling, gist.method)
     checked, scaling = gist.ranks.load(partial(_load, gist, graph, settings, arguments))
     init = None
     if arguments.init is not None:
-        init = _initial_values(gist, variant, settings, arguments.init)
+        init = _initial_values(gist, settings, arguments.init)
     setup = Setup(
         gist=gist,
-        variant=variant,
         arguments=arguments,
         settings=settings,
         graph=checked.to(gist.device),
@@ -279,7 +272,9 @@ def prepare(
         log.info(
             "the targets are numbers, so the full model is the mean of its sub-GCNs, not their sum"
         )
-    _ = setup.training, setup.metric  # a wrong loss or metric is refused here
+    # These are made on first use. A wrong loss or metric is to be refused here.
+    _ = setup.training
+    _ = setup.metric
     return setup
 
 
@@ -335,9 +330,7 @@ def _load(
 
 
 def _looks_up(model: nn.Module, x: Tensor) -> bool:
-    """Whether the model has a table of vectors, and x a column of whole numbers, which may be
-    places in it.
-    """
+    """Whether the model has a table of vectors, and x a column of numbers to look up in it."""
     if x.layout is not torch.strided:
         return False
     has_table = any(
@@ -347,8 +340,9 @@ def _looks_up(model: nn.Module, x: Tensor) -> bool:
 
 
 def _is_regression(y: Any, training: Training) -> bool:
-    """Whether a PyG `Data` has numbers to be predicted: the loss says so, or is the user's own and
-    they are floats.
+    """Whether the targets of a PyG `Data` are numbers to be predicted.
+
+    The loss says so, or it is the user's own and they are floats that are not labels.
     """
     if (task := task_of(training.loss)) is not None or training.loss is None:
         return task == "numbers"
@@ -360,8 +354,9 @@ def _is_regression(y: Any, training: Training) -> bool:
 
 
 def _as_the_loss_says(graph: Graph, training: Training, gist: GlobalModel) -> Graph:
-    """Return a graph with classes or labels as the numbers of a regression, or as one label, if the
-    loss says so.
+    """Return a graph whose targets are those of the loss.
+
+    Classes or labels become the numbers of a regression, and two classes become one label.
     """
     task = task_of(training.loss)
     if task == "numbers" and not graph.regression:
@@ -381,7 +376,7 @@ def _as_the_loss_says(graph: Graph, training: Training, gist: GlobalModel) -> Gr
 
 def _outputs(gist: GlobalModel) -> int:
     """Return how many outputs the model has, by running a small one."""
-    with Stream(0, "outputs"):  # the user's random stream does not move
+    with Stream(0, "outputs"):  # The user's random stream does not move.
         small = small_instance(gist.build, gist.layout, 0)
     return small.reference.shape[1]
 
@@ -395,13 +390,14 @@ def make_sampler(
     batch = training_subgraph(graph) if inductive else whole_graph(graph)
     if sampling is None:
         return FullGraph(batch)
-    layers = getattr(gist.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
+    layers = getattr(gist.full_spec.on_meta(), "num_layers", None)  # Our models and PyG's have it.
     return sampling.sampler(batch, gist.seed, layers)
 
 
 def independent(sampling: Sampling | None, method: str) -> Sampling:
-    """Return the same sampling with independent batches: with shared ones all workers would learn
-    the same.
+    """Return the same sampling with independent batches.
+
+    With shared batches all workers would learn the same.
     """
     if sampling is None:
         raise InputError(
@@ -411,12 +407,12 @@ def independent(sampling: Sampling | None, method: str) -> Sampling:
 
 
 def _initial_values(
-    gist: GlobalModel, variant: Variant, training: Training, given: nn.Module | Mapping[str, Tensor]
+    gist: GlobalModel, training: Training, init: nn.Module | Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     if training.budget:
         raise InputError(
             "init is given beside a budget, which begins with narrow models: leave one out"
         )
-    if not variant.merges:
+    if not gist.merges_sub_gcns:
         raise InputError(f"init is given, but the method is {gist.method}: use gist")
-    return values_of(given, gist.full_spec)
+    return values_of(init, gist.full_spec)

@@ -1,4 +1,4 @@
-"""The result of a run, how far the run has come, and the files of a result."""
+"""The result of a run, its progress, and the files of a result."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-MOST_ROUNDS = 1000  # whose numbers are held
+MOST_ROUNDS = 1000  # The numbers of about so many rounds are kept.
 
 
 @dataclass
@@ -34,12 +34,12 @@ class Scores:
 
     Attributes:
         best_round: the round of the best model, counted from 1; -1 before the first evaluation.
-        best_score: its validation score; None as long as there is none.
-        best: all its scores, by split and name.
-        classes: the scores of its classes.
-        temperature: of its outputs; see `Result.temperature`.
+        best_score: the validation score of the best model; None as long as there is none.
+        best: all scores of the best model, by split and name.
+        classes: the scores of the classes, of the best model.
+        temperature: of the best model's outputs; see `Result.temperature`.
         last: all scores of the last evaluation.
-        evaluations_since_best: those that had a score, and no better one.
+        evaluations_since_best: how many evaluations since the best one had a score.
     """
 
     best_round: int = -1
@@ -51,8 +51,9 @@ class Scores:
     evaluations_since_best: int = 0
 
     def add(self, score: float | None, metric: Metric) -> bool:
-        """Count an evaluation, and return whether its score is the best so far; None says nothing
-        of the model.
+        """Count an evaluation, and return whether its score is the best so far.
+
+        A score of None says nothing of the model, and is not counted.
         """
         is_better = metric.better(score, self.best_score)
         if is_better:
@@ -65,21 +66,31 @@ class Scores:
 
 @dataclass
 class Progress:
-    """How far a run has come; a checkpoint holds it."""
+    """How far a run has come, as its checkpoints hold it.
+
+    Attributes:
+        rounds: the rounds that are over.
+        steps: the steps of all sub-GCNs together.
+        train_seconds: the time of the rounds.
+        seconds: the time by activity, such as "evaluate".
+        history: an entry for each evaluation.
+        per_round: the numbers of the rounds; see `add_round`.
+        scores: of the best model and of the last one.
+        stopped_by: what ended the run before its last round, so that it is finished all the same:
+            "patience", "max_seconds" or "callback".
+        first_round: in a `Loop`, the rounds that its model had been through before it.
+        pending_loss: the loss of one more round, which Θ has been through, but which is not scored.
+    """
 
     rounds: int = 0
     steps: int = 0
     train_seconds: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
-    # the numbers of rounds; see `add_round`
     per_round: list[dict[str, float]] = field(default_factory=list)
     scores: Scores = field(default_factory=Scores)
-    # What ended the run before its last round, so that it is finished: "patience", "max_seconds" or
-    # "callback".
     stopped_by: str | None = None
-    first_round: int = 0  # of a `Loop`: the rounds that its model had been through before it
-    # the loss of one more round, which Θ has been through and nothing has scored yet
+    first_round: int = 0
     pending_loss: float | None = None
 
     @property
@@ -123,8 +134,9 @@ class Progress:
         )
 
     def add_round(self, entry: dict[str, float]) -> None:
-        """Add the numbers of a round. Where there are many rounds, those of every second, fourth,
-        ... are held.
+        """Add the numbers of a round.
+
+        Where there are many rounds, those of every second, fourth, ... round are kept.
 
         Args:
             entry: the numbers by name. "round" is counted from 1.
@@ -135,7 +147,9 @@ class Progress:
         if entry["round"] % stride == 0:
             self.per_round.append(entry)
         if len(self.per_round) > MOST_ROUNDS:
-            self.per_round = [held for held in self.per_round if held["round"] % (2 * stride) == 0]
+            self.per_round = [
+                numbers for numbers in self.per_round if numbers["round"] % (2 * stride) == 0
+            ]
 
     def entries(self) -> dict[str, Any]:
         """Return the entries of a `Record` that say how far the run came."""
@@ -186,8 +200,8 @@ class Result(Record, kw_only=True, weakref=True):
         temperature: T: logits / T give the probabilities. It is fitted on validation nodes (Guo
             et al., 2017); else it is 1.
         interrupted: the run was ended by `Run.interrupt`, a signal or an error, and can be resumed.
-        diverged: how training diverged, in the result of a `DivergedError`; None: it did not. Any
-            other error that ends `fit` has the result so far as its attribute `result`, too.
+        diverged: how training diverged, in the result of a `DivergedError`; None if it did not.
+            Any other error that ends `fit` has the result so far as its attribute `result`, too.
     """
 
     model: nn.Module
@@ -228,7 +242,7 @@ class Result(Record, kw_only=True, weakref=True):
 
     def plot(self) -> "Figure":
         """Draw loss and scores against epochs: a figure of matplotlib, which a notebook shows."""
-        from gistgnn.report.pages import curves  # matplotlib is slow to import
+        from gistgnn.report.pages import curves  # This imports matplotlib, which is slow.
 
         return curves(self)
 
@@ -247,15 +261,14 @@ class Result(Record, kw_only=True, weakref=True):
             InputError: the model is an ensemble, or a class of the user's own that cannot stand
                 behind a scaling of the features.
         """
-        from gistgnn.nn.pyg_models import to_pyg  # imports PyG, which takes a second
+        from gistgnn.nn.pyg_models import to_pyg  # This imports PyG, which takes a second.
 
         return to_pyg(self.model, edge_weight=has_edge_weight(self.fingerprint))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the model, result.json and report.html into a folder; `gistgnn.load_run` reads
-        them.
+        """Write the model, result.json and report.html into a folder.
 
-        With ranks, rank 0 saves.
+        `gistgnn.load_run` reads them. With ranks, rank 0 saves.
 
         Args:
             folder: made if it is not there.
@@ -292,15 +305,13 @@ def has_edge_weight(fingerprint: dict[str, dict[str, Any]]) -> bool:
 
 
 def write_result(folder: Path, record: Record, model: nn.Module) -> None:
-    """Write the files of a result, result.json last: if it is there, the other files are there
-    too.
-    """
-    from gistgnn.report.pages import run_page  # matplotlib is slow to import
+    """Write the files of a result, result.json last, as it says that the others are complete."""
+    from gistgnn.report.pages import run_page  # This imports matplotlib, which is slow.
 
     with replacing(folder / MODEL) as path:
-        # for whoever has this file alone
+        # Whoever has this file alone can read what the model is. It is one entry, as safetensors
+        # writes several in any order, and equal runs are to write equal files.
         described = json.dumps(record.fingerprint.get("model", {}))
-        # One entry: safetensors writes several in any order, and equal runs write equal files.
         digest = write_tensors(path, saved_state(model), {"model": described})
     write_report(folder / REPORT, run_page(record))
     listed = msgspec.structs.replace(record, files={MODEL: digest})

@@ -27,8 +27,8 @@ class Saving:
     Args:
         path: the folder of the checkpoints, which holds nothing else. All ranks have to see the
             same files in it. A run in another process that saves there is refused.
-        every: rounds between checkpoints, or None to save only when the run ends: also by Ctrl-C or
-            an error, which leave the state after the last whole round.
+        every: rounds between checkpoints. Defaults to saving only when the run ends. This may be by
+            Ctrl-C or an error, which leave the state after the last whole round.
         resume: resume from the last checkpoint, if there is one; otherwise the checkpoints in the
             folder are removed.
         config: further settings of this run, such as a model's dropout. A resumed run must have the
@@ -54,12 +54,18 @@ class Saving:
         return self.resume and Checkpoints(self.path).newest() is not None
 
 
-# Where ranks hold rows of Θ, every rank writes its own, and the checkpoint is whole when the next
-# round has ended, because all ranks exchange messages then. Otherwise it is whole as soon as it is
-# written. Only the same `run` resumes from it.
 class Saver:
-    """Writes checkpoints in the background while the next round trains: Θ does not change until
-    that round ends.
+    """Writes checkpoints in the background while the next round trains.
+
+    Θ does not change until that round ends. Where ranks hold rows of Θ, every rank writes its rows,
+    and the checkpoint is complete when the next round has ended, as all ranks exchange messages
+    then. Otherwise it is complete as soon as it is written.
+
+    Args:
+        theta: what is saved.
+        ranks: the processes of the run.
+        saving: where and how often it is saved.
+        run: the fingerprint of the run. Only a run with the same one resumes from its checkpoints.
     """
 
     def __init__(
@@ -70,17 +76,19 @@ class Saver:
         self._saving = saving
         self._run = run
         self._checkpoints = Checkpoints(saving.path)
-        self._background: ThreadPoolExecutor | None = None  # None: it is closed
-        self._lock: FolderLock | None = None  # on rank 0
-        # the checkpoint that all ranks write: rounds, state
+        self._background: ThreadPoolExecutor | None = None  # There is none while it is closed.
+        self._lock: FolderLock | None = None  # Rank 0 has it.
+        # The rounds and the state of a checkpoint that not all ranks may have written yet.
         self._open: tuple[int, dict[str, Any]] | None = None
-        # the rounds of the checkpoint whose last round is scored after resuming
+        # The rounds of the checkpoint whose last round is scored after resuming.
         self._pending: int | None = None
         self._rounds_key = f"rounds of {saving.path.resolve()}"
 
     def begin(self) -> Progress | None:
-        """Restore Θ from the checkpoint to resume from, and return its progress; remove other files
-        from the folder.
+        """Restore Θ from the newest checkpoint, and return its progress.
+
+        Returns None if the run begins from scratch. Other checkpoints in the folder are then
+        removed.
         """
 
         def choose() -> str | None:
@@ -94,22 +102,22 @@ class Saver:
 
         self._background = ThreadPoolExecutor(1, "gistgnn-saver")
         ranks = self._ranks
-        # files and devices may differ by rank
+        # Files and devices may differ by rank, so the fingerprint is that of rank 0.
         name, self._run = ranks.lead(lambda: (choose(), self._run))
-        done = ranks.recall(self._rounds_key) if ranks.leads else None
-        if done is not None:
-            kept = int(name.removeprefix("round-")) if name else 0
-            lost = max(int(done) - kept, 0)
+        rounds_before = ranks.recall(self._rounds_key) if ranks.leads else None
+        if rounds_before is not None:
+            saved_rounds = int(name.removeprefix("round-")) if name else 0
+            lost_rounds = max(int(rounds_before) - saved_rounds, 0)
             log.info(
                 "torchrun has restarted the ranks: they go on after round %d; rounds lost: %d",
-                kept,
-                lost,
+                saved_rounds,
+                lost_rounds,
             )
         if name is None:
             return None
-        place = self._saving.path / name
+        folder = self._saving.path / name
         share = (ranks.rank, ranks.count)
-        checkpoint = ranks.together(lambda: Checkpoint(place, self._run, share))
+        checkpoint = ranks.together(lambda: Checkpoint(folder, self._run, share))
         progress = checkpoint.state_as(Progress)
         loss = progress.pending_loss
         progress.pending_loss = None
@@ -128,30 +136,38 @@ class Saver:
                 self._lock = FolderLock(self._saving.path, beside=True)
             newest = self._checkpoints.newest()
             if newest is not None and newest > self._checkpoints.place(rounds):
-                said = f"{newest} is of a run that has gone on since round {rounds}"
-                raise InputError(f"{said}: resume from it, or choose another folder")
+                raise InputError(
+                    f"{newest} is of a run that has gone on since round {rounds}: resume from it, "
+                    "or choose another folder"
+                )
 
         if self._background is None:
             self._background = ThreadPoolExecutor(1, "gistgnn-saver")
             self._ranks.lead(lock)
 
     def save(self, progress: Progress, *, last: bool, over: bool) -> None:
-        """After a round, save the state if a checkpoint is due; after the last one, wait until it
-        is on disk.
+        """Save the state after a round, if a checkpoint is due.
 
-        A run that is `over` has a result, so a last checkpoint that cannot be written is but a
-        note.
+        Args:
+            progress: of the run.
+            last: whether it was the last round of this process. Then this waits until the
+                checkpoint is on disk.
+            over: whether the run has its result. Then it is only logged if the last checkpoint
+                cannot be written.
         """
-        every = self._saving.every
+        interval = self._saving.every
         theta = self._theta
-        due = every is not None and progress.rounds % every == 0
-        if progress.rounds == self._pending:  # it is on disk, and scoring it again gives the same
+        is_due = interval is not None and progress.rounds % interval == 0
+        # After resuming, this state is on disk already: scoring the round again gives the same.
+        if progress.rounds == self._pending:
             return
-        if (last or theta.place.lasts or due) and theta.shard is not None:
-            state = plain(vars(progress))  # the original changes in the next round
-            work = (progress.rounds, state, theta.checkpoint(), theta.shard)
+        if (last or theta.place.lasts or is_due) and theta.shard is not None:
+            state = plain(vars(progress))  # A copy, as the progress changes in the next round.
             assert self._background is not None
-            theta.block_writes_until(self._background.submit(self._write, *work))
+            writing = self._background.submit(
+                self._write, progress.rounds, state, theta.checkpoint(), theta.shard
+            )
+            theta.block_writes_until(writing)
             if theta.shards > 1:
                 self._open = progress.rounds, state
         if last:
@@ -167,36 +183,39 @@ class Saver:
                 )
 
     def save_after_error(self, recorded: Progress, *, pending: bool) -> str:
-        """Save the state after the last round that is in Θ, unless it is on disk; return what
-        became of it, in words.
+        """Save the state after the last round in Θ, unless it is on disk.
 
         Args:
             recorded: the progress of the run.
-            pending: Θ has been through one round more, which has failed while it was scored, or was
-                not scored at all. That is done when the run is resumed.
+            pending: whether Θ has been through one round more, which could not be scored. It is
+                scored when the run is resumed.
+
+        Returns:
+            A sentence that says whether the state is saved, and where.
         """
         theta = self._theta
         rounds = recorded.rounds
         state = plain(vars(recorded))
-        if pending and not theta.place.lasts:  # else its files have that round, and know it
+        if pending and not theta.place.lasts:  # The files of a lasting Θ know that round.
             state["pending_loss"] = theta.place.loss
             rounds += 1
         last = recorded.rounds + pending
-        where = self._checkpoints.place(rounds)
+        folder = self._checkpoints.place(rounds)
         try:
-            theta.wait_for_reader()  # of an earlier checkpoint
+            theta.wait_for_reader()  # An earlier checkpoint may still be written.
         except Exception as error:
             log.warning("%s", reason(error))
         try:
-            if where not in self._checkpoints.whole():
+            if folder not in self._checkpoints.whole():
                 self._write(rounds, state, theta.checkpoint(), 0)
         except Exception as error:
             return f"the state after round {last} cannot be saved ({reason(error)})"
         return f"the state after round {last} is saved in {self._saving.path}: resume from there"
 
     def round_is_over(self, rounds: int) -> None:
-        """Note how many rounds are done, and declare the open checkpoint whole: all ranks have
-        written their part.
+        """Note how many rounds are over, and complete the open checkpoint.
+
+        All ranks have written their part of it by now.
         """
         if self._ranks.leads:
             self._ranks.remember(self._rounds_key, str(rounds))
@@ -226,7 +245,8 @@ class Saver:
 
     def _complete(self, rounds: int, state: dict[str, Any]) -> None:
         theta = self._theta
-        place = self._theta.place
-        files = 0 if place.lasts else theta.shards
-        self._checkpoints.complete(rounds, state, self._run, files, place.files_id, place.folders)
+        files = 0 if theta.place.lasts else theta.shards
+        self._checkpoints.complete(
+            rounds, state, self._run, files, theta.place.files_id, theta.place.folders
+        )
         theta.is_saved()

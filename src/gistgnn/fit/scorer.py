@@ -1,4 +1,4 @@
-"""Score Θ between rounds: the full model on its device, and its scores on the whole graph."""
+"""Score Θ between rounds: run the full model on the whole graph."""
 
 import logging
 import time
@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Inference
 from gistgnn.evaluation.scores import (
@@ -24,110 +23,84 @@ from gistgnn.evaluation.scores import (
     score_predictions,
 )
 from gistgnn.evaluation.temperature import fitted_temperature, fitting_nodes
-from gistgnn.graphs import Graph
+from gistgnn.fit.prepare import Setup
 from gistgnn.sampling import Batch, check_fits, forward, whole_graph
-from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.theta import Theta
-from gistgnn.training.metric import Metric, has_output, scores_of_classes
+from gistgnn.training.metric import has_output, scores_of_classes
 
-Prepare = Callable[..., Inference]
-# of the splits, of the classes; T
 Scored = tuple[ScoreTable, list[dict[str, int | float]], float | None]
+"""The scores of the splits, those of the classes, and the temperature."""
 
 SCORED = ("validation", "test")
-MOST_CLASSES = 100  # that are scored one by one
+MOST_CLASSES = 100  # Of graphs with more, the classes are not scored one by one.
 
 log = logging.getLogger(__name__)
 
 
-class Running:
-    """The full model on rank 0 with the parameters that Θ has at the time, kept from one evaluation
-    to the next.
-    """
-
-    def __init__(self, theta: Theta, spec: ModelSpec) -> None:
-        self.theta = theta
-        self.spec = spec
-        self.ranks = theta.exchange.ranks
-        self.module: Any = None  # on rank 0, as it was when it was last refreshed
-
-    def refresh(self) -> None:
-        """Give the model the parameters that Θ has now; all ranks call this."""
-        model = self.theta.running_model(self.spec, self.module)
-        self.module = model if self.ranks.leads else None
-
-    def best(self) -> nn.Module:
-        """A new model with the parameters of the best Θ; all ranks call this."""
-        return self.theta.full_model(self.spec, best=True)
-
-
-class Fixed:
-    """A model on rank 0 that does not train any more, in place of `Running`."""
-
-    def __init__(self, module: nn.Module, spec: ModelSpec, ranks: World) -> None:
-        self.module = module
-        self.spec = spec
-        self.ranks = ranks
-
-    def refresh(self) -> None:
-        """Do nothing: the model stays as it is."""
-
-
 class Scorer:
-    """Runs the full model on the whole graph, on rank 0, and scores its output; `metric` chooses
-    the best Θ.
+    """Scores Θ: rank 0 runs the full model on the whole graph.
 
-    `prepare` is `Evaluation.prepare`. The model is tried on the batch `first`, and has so many
-    outputs as `classes`; None: any number.
+    Args:
+        setup: of the run. The metric, the loss and the model are tried on the graph, and refused if
+            they do not go together.
+        first: a batch, on which the model is tried.
+
+    Attributes:
+        description: how the model is evaluated, the entry "evaluation" of result.json.
+        passes: the seconds of each pass over the whole graph.
+        classes: the scores of the classes in the last evaluation.
+        temperature: of the last evaluation; see `fitted_temperature`.
     """
 
-    def __init__(
-        self,
-        running: Running | Fixed,
-        graph: Graph,
-        metric: Metric,
-        prepare: Prepare,
-        first: Batch,
-        classes: int | None,
-    ) -> None:
-        self._running = running
-        self._graph = graph
-        self.metric = metric
-        self._inference: Inference  # on rank 0
-        self.passes: list[float] = []  # the seconds of each pass over the whole graph
-        # the scores of the classes, at the last call
+    def __init__(self, setup: Setup, first: Batch) -> None:
+        self._gist = setup.gist
+        self._graph = setup.graph
+        self._metric = setup.metric
+        self._has_any_outputs = setup.any_outputs
+        self._prepare: Callable[..., Inference] = partial(
+            setup.arguments.evaluation.prepare,
+            seed=setup.gist.seed,
+            batch=whole_graph(setup.graph),
+            wanted=setup.graph.val | setup.graph.test,
+        )
+        # Rank 0 has the full model, with the values of the last evaluation, and how it is run.
+        self._model: Any = None
+        self._inference: Inference
+        self.passes: list[float] = []
         self.classes: list[dict[str, int | float]] = []
-        self.temperature: float | None = None  # at the last call (see `fitted_temperature`)
-        self._fitting = fitting_nodes(graph.val)
-        # what has been logged, by kind: one note says it for all rounds
-        self._noted: set[str] = set()
+        self.temperature: float | None = None
+        self._fitting = fitting_nodes(setup.graph.val)
+        self._noted: set[str] = set()  # The kinds of notes that have been logged.
+        self._refresh_model()
+        self.description = self._gist.ranks.lead(lambda: self._try_model(first))
 
-        def work() -> dict[str, Any]:
-            check_fits(running.module, first, classes, graph.edge_data, running.spec.layout.unused)
-            self._prepare = partial(
-                prepare, batch=whole_graph(graph), wanted=graph.val | graph.test
-            )
-            self._inference = self._prepare(running.module)
-            self._try_metric(first, classes)
-            return self._inference.describe()
+    def _refresh_model(self) -> None:
+        """Give the model the values that Θ has now; all ranks call this."""
+        model = self._gist.theta.running_model(self._gist.trained_spec, self._model)
+        self._model = model if self._gist.ranks.leads else None
 
-        running.refresh()
-        self.description = running.ranks.lead(work)  # the entry "evaluation" of result.json
+    def _try_model(self, first: Batch) -> dict[str, Any]:
+        """Refuse a model or a metric that does not fit the graph; describe the evaluation."""
+        graph = self._graph
+        classes = None if self._has_any_outputs else graph.num_classes
+        check_fits(self._model, first, classes, graph.edge_data, self._gist.layout.unused)
+        self._inference = self._prepare(self._model)
+        self._try_metric(first)
+        return self._inference.describe()
 
-    def _try_metric(self, first: Batch, classes: int | None) -> None:
-        """Refuse a metric that cannot score random outputs for the validation nodes; note one that
-        cannot for the test.
+    def _try_metric(self, first: Batch) -> None:
+        """Refuse a metric that cannot score random outputs for the validation nodes.
 
-        A split may lack a class, for example, without which ROC AUC is not defined.
+        One that cannot score the test nodes is noted. A split may lack a class, for example,
+        without which ROC AUC is not defined.
         """
         graph = self._graph
         rng = torch.Generator().manual_seed(0)
-        if any(self.metric is metric for metric in OF_LABELS):  # they are always defined
+        if any(self._metric is metric for metric in OF_LABELS):  # These are always defined.
             return
         samples: torch.Tensor | None = None
-        if classes is None:  # a loss and a metric of the user's own: outputs may have any range
-            with evaluation_mode(self._running.module):
-                samples = forward(self._running.module, first)
+        if self._has_any_outputs:  # The user's own metric may expect outputs of any range.
+            with evaluation_mode(self._model):
+                samples = forward(self._model, first)
             samples = samples[has_output(samples)].float()
             if not len(samples):
                 return
@@ -144,21 +117,22 @@ class Scorer:
                 chosen = torch.randint(len(samples), (int(mask.sum()),), generator=rng)
                 logits = samples[chosen.to(samples.device)]
             try:
-                score_of_outputs(self.metric, logits, graph.y[mask])
+                score_of_outputs(self._metric, logits, graph.y[mask])
             except InputError as error:
-                text = f"the metric {self.metric.name} cannot score the {split} nodes: {error}"
+                text = f"the metric {self._metric.name} cannot score the {split} nodes: {error}"
                 if split == "validation":
                     raise InputError(
                         f"{text}; choose another metric or other {split} nodes"
                     ) from error
-                self._note(f"{split} {self.metric.name}", f"{text}; there will be no {split} score")
+                self._note(
+                    f"{split} {self._metric.name}", f"{text}; there will be no {split} score"
+                )
 
     def nodes_without_output(self, model: nn.Module, batches: Iterable[Batch]) -> str | None:
-        """Return in words for which training nodes a model has no finite output; None: all have
-        one.
+        """Return in words for which training nodes a model has no finite output.
 
         They are looked for in the graph, and then in batches, where a node may lack the edges that
-        it has in the graph.
+        it has in the graph. Returns None if all outputs are finite.
         """
         graph = self._graph
         with evaluation_mode(model):
@@ -181,41 +155,46 @@ class Scorer:
             log.warning(text)
 
     def __call__(self) -> ScoreTable:
-        """Return the scores on validation nodes and, if there are any, on test nodes; on every
-        rank.
+        """Return the scores of the validation nodes and of the test nodes, on every rank.
+
+        A graph without test nodes has no test scores.
         """
-        self._running.refresh()
-        table, self.classes, self.temperature = self._running.ranks.lead(self._score)
+        self._refresh_model()
+        table, self.classes, self.temperature = self._gist.ranks.lead(self._score)
         return table
 
     def _score(self) -> Scored:
-        model = self._running.module
+        model = self._model
         begun = time.perf_counter()
         with evaluation_mode(model):
-            found = Predictions.of(
-                self._inference.outputs(model), self._graph, self.metric, self._fitting
+            predictions = Predictions.of(
+                self._inference.outputs(model), self._graph, self._metric, self._fitting
             )
         if self._graph.y.is_cuda:
             torch.cuda.synchronize(self._graph.y.device)
         self.passes.append(time.perf_counter() - begun)
-        return self._table(found)
+        return self._score_predictions(predictions)
 
-    def _table(self, found: Predictions) -> Scored:
+    def _score_predictions(self, predictions: Predictions) -> Scored:
         graph = self._graph
         classes = list[dict[str, int | float]]()
         temperature = None
-        if note := note_on_outputs(found, graph):
+        labels = predictions.labels
+        if note := note_on_outputs(predictions, graph):
             self._note("outputs", note)
-        if found.labels is not None and not graph.multi_label and graph.num_classes <= MOST_CLASSES:
+        if labels is not None and not graph.multi_label and graph.num_classes <= MOST_CLASSES:
             mask = graph.test if graph.test.any() else graph.val
             mask = mask if self._inference.nodes is None else mask & self._inference.nodes
             classes = scores_of_classes(
-                graph.y[mask].long(), found.labels[mask].long(), graph.num_classes
+                graph.y[mask].long(), labels[mask].long(), graph.num_classes
             )
-        if any(len(targets) for _, targets in found.fitting):
-            temperature = fitted_temperature(*map(torch.cat, zip(*found.fitting, strict=True)))
+        if any(len(targets) for _, targets in predictions.fitting):
+            logits_and_targets = zip(*predictions.fitting, strict=True)
+            temperature = fitted_temperature(*map(torch.cat, logits_and_targets))
         problems = dict[str, str]()
-        table = score_predictions(found, graph, SCORED, self._inference, self.metric, problems)
+        table = score_predictions(
+            predictions, graph, SCORED, self._inference, self._metric, problems
+        )
         for kind, text in problems.items():
             self._note(kind, text)
         return table, classes, temperature

@@ -1,6 +1,4 @@
-"""Choose the width of a narrow model within a budget of time, by short trainings of parts of
-several widths.
-"""
+"""Choose the width of a narrow model within a budget of time, by short trials of several widths."""
 
 import math
 import time
@@ -27,23 +25,28 @@ from gistgnn.subtrain import subtrain
 from gistgnn.utils.formats import duration
 from gistgnn.utils.process_memory import available_bytes
 
-NARROWEST = 128  # features of a part; narrower ones learn worse, and are not faster by much
-TRIAL = 0.025  # of the time, for the steps of a trial
-LEAST_STEPS = 20  # of a trial
-SLOWER = 3  # times as long as planned: a trial that takes longer ends
-NEAR = 0.1  # of a score: a wider part that is so much worse after a trial is as good in the end
-# with fewer, or with fewer steps than the next line says, a part learns less than a narrower one
+# Parts of fewer features than this learn worse, and are not faster by much.
+NARROWEST = 128
+TRIAL = 0.025  # The steps of a trial take this share of the budget.
+LEAST_STEPS = 20  # A trial has at least so many steps.
+SLOWER = 3  # A trial ends if it takes so many times as long as it was planned to take.
+# A wider part whose score is 10 % lower after its short trial is as good in the end.
+NEAR = 0.1
+# With fewer epochs or fewer steps than these, a part learns less than a narrower one.
 ENOUGH_EPOCHS = 7
 ENOUGH_STEPS = 300
 TIMED_STEPS = 3
-FEW_STEPS = 150  # with time for fewer, smaller batches are tried
-SMALLER = 4  # times
-# of an epoch in smaller batches, in epochs of usual ones; a few timed steps tell it roughly
+FEW_STEPS = 150  # With time for fewer steps than this, smaller batches are tried.
+SMALLER = 4  # They have a fourth of the nodes.
+# Smaller batches are taken if an epoch of them takes at most twice as long, as a few steps tell.
 MOST_COST = 2
-CLUSTERING_SECONDS = 4e-6  # of METIS, for each edge in both directions, in up to three cuts
-CLUSTERING = 0.05  # of the time: METIS may take so much
-SPARED = 0.02  # of the time, for what comes after the last round
-AFTERWARDS = 0.5  # seconds more, in which the model and the report are written
+# METIS takes so many seconds for each edge in each direction, in up to three cuts.
+CLUSTERING_SECONDS = 4e-6
+CLUSTERING = 0.05  # METIS may take this share of the budget.
+# After the last round, this share of the budget and so many seconds are left, in which the model
+# and the report are written.
+SPARED = 0.02
+AFTERWARDS = 0.5
 ROUNDS_OF_A_TRIAL = 2
 
 
@@ -90,17 +93,17 @@ class Trials:
     results: dict[int, Result] = field(default_factory=dict)
 
     def choose(self) -> Choice:
-        """Try parts, the narrowest first, and choose one.
+        """Try parts of several widths, the narrowest first, and choose one.
 
-        It is the part with the best score, or a wider one whose score is near: it gains more from a
-        longer training. A part is not made wider without a trial: on a slow or a busy machine the
-        narrowest trains.
+        It is the part with the best score, or a wider one whose score is near, as a wider one gains
+        more from a longer training. A width without a trial is not chosen, so on a slow or busy
+        machine it is the narrowest.
         """
         gist = self.runs.setup.gist
         possible = candidates(gist)
         narrowest = possible[0]
         for m in possible:
-            part = self.runs.model(widths_of_part(gist, m), gist.seed)
+            part = self.runs.model(widths_of_part(gist, m))
             self.timed[m] = self.step_seconds(part)
             if m == narrowest:
                 self._try_smaller_batches(part, m)
@@ -108,14 +111,16 @@ class Trials:
             if m != narrowest and not has_time:
                 break
             steps = int(TRIAL * self.clock.seconds / self.timed[m])
+            # A trial needs time for enough steps, and for its score.
             if steps < LEAST_STEPS or self.runs.evaluation_in_steps(part) > steps:
-                break  # there is no time for a trial, or its score would take longer
+                break
             try:
                 self.results[m] = self._train(part, m, steps)
-            except DivergedError:
-                break  # if the part that is chosen diverges as well, its cycle says so
+            except DivergedError:  # If the chosen part diverges as well, its cycle says so.
+                break
+            # A wider part is slower still.
             if self.results[m].interrupted or not self._is_near(m):
-                break  # a wider one is slower still
+                break
         m = self._chosen(narrowest)
         scores = {
             tried: self.score(tried) for tried in self.results if math.isfinite(self.score(tried))
@@ -129,15 +134,16 @@ class Trials:
         )
 
     def _try_smaller_batches(self, part: GlobalModel, m: int) -> None:
-        """Take smaller batches if there is time for few steps: as many nodes in more steps then
-        teach more.
+        """Take smaller batches if there is time for few steps.
 
-        They are not taken where a step of a smaller batch takes nearly as long.
+        More steps on as many nodes then teach more. The batches stay as they are where a step on a
+        smaller one takes nearly as long.
         """
         usual = self.runs
         usual_seconds = self.timed[m]
-        on_gpu = self.runs.setup.gist.device.type == "cuda"  # where a smaller batch takes as long
-        if on_gpu or self.clock.left / usual_seconds > FEW_STEPS:
+        # On a GPU a step on a smaller batch takes as long.
+        is_on_gpu = self.runs.setup.gist.device.type == "cuda"
+        if is_on_gpu or self.clock.left / usual_seconds > FEW_STEPS:
             return
         smaller = usual.with_smaller_batches(SMALLER)
         if smaller is None:
@@ -165,10 +171,11 @@ class Trials:
             return time.perf_counter()
 
         with closing(self.runs.sampler.batches(0, 1 + steps)) as batches:
-            of_run = StepRange(0, 1 + steps, 1 + steps)
-            subtrain(part, optimizer, [next(batches)], training, of_run)  # the first one warms up
+            step_range = StepRange(0, 1 + steps, 1 + steps)
+            # The first step is not timed: libraries prepare themselves in it.
+            subtrain(part, optimizer, [next(batches)], training, step_range)
             begun = now()
-            subtrain(part, optimizer, batches, training, of_run)
+            subtrain(part, optimizer, batches, training, step_range)
             return (now() - begun) / steps
 
     def score(self, m: int) -> float:
@@ -184,7 +191,7 @@ class Trials:
         ranks = self.runs.setup.gist.ranks.count
         for_all_ranks = [tried for tried in near if tried >= ranks]
         if m < ranks and for_all_ranks:
-            m = min(for_all_ranks)  # that every rank trains one of its own costs no time
+            m = min(for_all_ranks)  # It costs no time that every rank trains another part.
         return m
 
     @property
@@ -205,7 +212,6 @@ class Trials:
             part,
             settings_of_steps(self.runs, steps, ROUNDS_OF_A_TRIAL),
             title=f"trial of width {width_in_words(self.runs.setup.gist, m)}",
-            sampler=self.runs.sampler,
             max_seconds=max(min(SLOWER * TRIAL * self.clock.seconds, self.clock.left), 1e-3),
         )
 
@@ -213,16 +219,13 @@ class Trials:
         """Say what was chosen and why, in one line."""
         gist = self.runs.setup.gist
         left = self.clock.left
+        width = width_in_words(gist, m)
         if m == 1:
-            what = "the full model trains"
+            choice = "the full model trains"
         elif gist.ranks.count > 1:
-            what = f"every rank trains a part of width {width_in_words(gist, m)}"
+            choice = f"every rank trains a part of width {width}"
         else:
-            what = (
-                f"a part of width {width_in_words(gist, m)} trains, and its copies are the "
-                "full "
-                "model"
-            )
+            choice = f"a part of width {width} trains, and its copies are the full model"
         steps = left / self.timed[m]
         epochs = math.floor(steps / self.runs.sampler.steps_per_epoch * 10) / 10
         time_left = f"{duration(left)} are left, for about {epochs:g} epoch{'s' * (epochs != 1)}"
@@ -232,12 +235,11 @@ class Trials:
         for parts, seconds in self.timed.items():
             score = f", {abs(scores[parts]):.3g} in a trial" if parts in scores else ""
             tried.append(f"width {width_in_words(gist, parts)}: {duration(seconds)}{score}")
-        return f"{what}: {time_left}; a step takes {'; '.join(tried)}"
+        return f"{choice}: {time_left}; a step takes {'; '.join(tried)}"
 
 
 def cluster_method_within(setup: Setup, seconds: float) -> str | None:
-    """Return by which method a run with a budget cuts clusters. Defaults to None for a run without
-    clusters.
+    """Return the method by which a run with a budget cuts clusters; None without clusters.
 
     METIS cuts once, and its clusters are split, if more cuts would take much of the time.
     """
@@ -263,11 +265,11 @@ def candidates(gist: GlobalModel) -> list[int]:
     possible = even_parts([partition.features[axis] for axis in partition.split])
     is_whole = len(partition.split) < len(partition.features)
     if is_whole or gist.input_axis is not None or partition.kind != "balanced":
-        possible = [1]  # equal parts are narrow in all hidden layers
+        possible = [1]  # Equal parts have to be narrow in all hidden layers.
     elif len(possible) > 1:
         try:
             readout_of(gist.build, gist.layout, gist.widths)
-        except InputError:  # copies of this model cannot stand side by side
+        except InputError:  # Copies of this model cannot stand side by side.
             possible = [1]
     available = available_bytes(gist.device)
     fitting = [
@@ -279,8 +281,9 @@ def candidates(gist: GlobalModel) -> list[int]:
 
 
 def even_parts(widths: Sequence[int]) -> list[int]:
-    """Return every power of 2 that divides some widths into parts that are not narrower than
-    `NARROWEST`; 1 always.
+    """Return the powers of 2 that divide widths into parts of at least `NARROWEST` features.
+
+    1 is always one of them.
     """
     possible = [1]
     m = 2
@@ -302,9 +305,7 @@ def width_in_words(gist: GlobalModel, m: int) -> str:
 
 
 def settings_of_steps(runs: NarrowRuns, steps: int, rounds: int) -> Training:
-    """Return the settings of a narrow run of some steps, in which the learning rate falls to
-    zero.
-    """
+    """Return the settings of a narrow run of some steps, whose learning rate falls to zero."""
     return replace(
         runs.setup.settings,
         budget=None,

@@ -1,3 +1,4 @@
-"""The layout of a model: which dimension of which parameter lies along which hidden axis. Found by
-`infer_layout`.
+"""The layout of a model: which dimension of which parameter lies along which hidden axis.
+
+`infer_layout` finds it.
 """

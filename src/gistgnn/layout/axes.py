@@ -40,16 +40,19 @@ _PRODUCT = (
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of a dimension: all features of an axis in order, or (``axis`` None) ``fixed``
-    entries of no axis.
+    """A stretch of a dimension: all features of an axis in order, or entries of no axis.
+
+    Attributes:
+        axis: the axis, or None.
+        fixed: the number of entries, if they are of no axis.
     """
 
     axis: int | None
     fixed: int = 0
 
 
-# the segments of one dimension of a tensor, in order; an axis may occur several times
 Dim = tuple[Segment, ...]
+"""The segments of one dimension of a tensor, in order. An axis may occur several times."""
 
 
 class NoLayoutError(InputError):
@@ -57,30 +60,34 @@ class NoLayoutError(InputError):
 
 
 class NotOnMetaError(Exception):
-    """A model that is built on the meta device has other parameters or buffers than one with
-    values.
-    """
+    """A model on the meta device has other parameters or buffers than one with values."""
 
 
-# The unit of an axis is the step of the width in `build` that adds a feature: 4 for a width of 4
-# heads.
 @dataclass(frozen=True)
 class Layout:
-    """How every parameter and buffer of a model lies along the hidden axes."""
+    """How every parameter and buffer of a model lies along the hidden axes.
 
-    # for every parameter and buffer, by name, the segments of each dimension
+    Attributes:
+        dims: for every parameter and buffer, by name, the segments of each dimension.
+        units: for every axis, the step of the width in `build` that adds a feature. It is 4 for the
+            width of 4 heads.
+        unused: the inputs that the model gets and makes no use of; see `check_behaviour`.
+        derived: the buffers that forward computes from whole parameters; see `layout.derived`.
+        builds_on_meta: whether the model can be built on the meta device, where its tensors take no
+            memory.
+        refusal: why no axis can be split. Such a model is trained with m = 1 alone.
+        shared: whether `build` takes a single width, which all layers share.
+        input_axis: the axis of the input features, if they are one.
+    """
+
     dims: dict[str, tuple[Dim, ...]]
-    units: tuple[int, ...]  # of every axis
-    # what the model gets and makes no use of (see `check_behaviour`)
+    units: tuple[int, ...]
     unused: frozenset[str] = frozenset()
-    # buffers that forward computes from whole parameters: see `layout.derived`
     derived: frozenset[str] = frozenset()
-    # the model can be built on the meta device, where its tensors take no memory
     builds_on_meta: bool = True
-    # why no axis can be split, where the model is trained with m = 1 alone
     refusal: str | None = None
-    shared: bool = False  # `build` takes a single width, which all layers share
-    input_axis: int | None = None  # the axis of the input features, if they are one
+    shared: bool = False
+    input_axis: int | None = None
 
     def features(self, widths: Sequence[int]) -> Widths:
         """Return the number of features d_l of every axis for the given widths of ``build``."""
@@ -99,8 +106,12 @@ class Layout:
         ]
 
     def positions(self, dim: Dim, blocks: Sequence[Tensor], features: Sequence[int]) -> Tensor:
-        """Return the positions in one dimension of ``blocks``, the selected features of every axis,
-        in order.
+        """Return the positions of blocks in one dimension of a tensor, in order.
+
+        Args:
+            dim: the dimension.
+            blocks: the selected features of every axis.
+            features: the number of features of every axis.
         """
         parts = []
         offset = 0
@@ -125,15 +136,17 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
-    """Return build(widths), or build(width) if all layers share one axis; raise InputError if it
-    fails.
+    """Return build(widths), or build(width) if all layers share one axis.
+
+    Raises:
+        InputError: build fails, or returns no module.
     """
     argument = widths[0] if shared else widths
     try:
         module = build(argument)
     except InputError:
         raise
-    except Exception as error:  # a user's function may raise anything
+    except Exception as error:  # A user's function may raise anything.
         hint = (
             "; if build takes a tuple of widths, one for each hidden layer, give "
             f"widths=({argument},)"
@@ -155,10 +168,10 @@ def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
 
 
 def layers_that_cache(module: nn.Module) -> list[Any]:
-    """Return PyG's layers with ``cached=True``: they would use what they made of the first graph
-    for every other one.
+    """Return PyG's layers with ``cached=True``.
 
-    `construct` switches this off. gistgnn keeps the normalised edges of every batch by itself.
+    They would use the normalised edges of the first graph for every other one, so `construct`
+    switches this off. gistgnn keeps those of every batch by itself.
     """
     return [
         layer
@@ -174,8 +187,7 @@ def _is_of_pyg(layer: nn.Module) -> bool:
 def candidate_layouts(
     build: Build, widths: Widths, *, shared: bool, on_meta: bool
 ) -> Iterator[Layout]:
-    """Yield the layouts that explain how the model's shapes grow with its widths, the most likely
-    one first.
+    """Yield the layouts that explain how a model's shapes grow, the most likely one first.
 
     Raises:
         NotOnMetaError: ``on_meta``, and the model cannot be built on the meta device.
@@ -214,7 +226,7 @@ class _Growth(NamedTuple):
     """The parts of one dimension."""
 
     fixed: int
-    steps: tuple[int, ...]  # for every axis the entries that come with its width
+    steps: tuple[int, ...]  # For every axis, the entries that come with its width.
 
 
 def _measure(
@@ -225,13 +237,11 @@ def _measure(
         try:
             with torch.device("meta") if on_meta else nullcontext():
                 module = construct(build, scaled, shared=shared)
-        except (
-            InputError
-        ) as error:  # an initialisation that needs values does not run on the meta device
-            if on_meta:
+        except InputError as error:
+            if on_meta:  # An initialisation that needs values does not run on the meta device.
                 raise NotOnMetaError from error
             raise
-        signature(module)  # refuses a forward that cannot be called
+        signature(module)  # This refuses a forward that cannot be called.
         return {name: tuple(tensor.shape) for name, tensor in named_tensors(module).items()}
 
     axes = range(len(widths))
@@ -277,8 +287,16 @@ def _check_names(
 
 
 def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]]) -> _Growth:
-    """Express a size as a sum of axes, from the sizes when all widths double, and when one doubles
-    and triples.
+    """Express a size as a sum of axes.
+
+    Args:
+        name: of the tensor.
+        size: at the given widths.
+        doubled: the size when all widths double.
+        per_axis: for every axis, the sizes when its width doubles and triples.
+
+    Raises:
+        NoLayoutError: the size is no sum of axes.
     """
     steps = []
     for axis, (twice, thrice) in enumerate(per_axis):
@@ -316,8 +334,9 @@ def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int
 
 
 def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> list[Dim]:
-    """List the possible orders of a dimension's segments: by axis, [h1, h2], or repeated, [h1, h2,
-    Ah1, Ah2].
+    """List the possible orders of a dimension's segments.
+
+    They may stand by axis, [h1, h2], or be repeated, [h1, h2, Ah1, Ah2].
     """
     copies = {a: step * units[a] // widths[a] for a, step in enumerate(growth.steps) if step}
     if not copies:
@@ -343,8 +362,10 @@ def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> li
 
 
 def check_widths(widths: Any, input_axis: int | None) -> Widths:
-    """Return a user's ``widths`` as a tuple; raise InputError if they or ``input_axis`` are out of
-    range.
+    """Return a user's ``widths`` as a tuple.
+
+    Raises:
+        InputError: they or ``input_axis`` are out of range.
     """
     entries = widths if isinstance(widths, (list, tuple)) else (widths,)
     if not entries:

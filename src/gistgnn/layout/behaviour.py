@@ -25,16 +25,15 @@ from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
 
-_MORE_NODES = 2  # than the first graph has, in one of the others
+_MORE_NODES = 2  # Another graph has so many nodes more than the first.
 
 
 def check_behaviour(
     build: Build, layout: Layout, instances: Sequence[Instance], *, shared: bool
 ) -> frozenset[str]:
-    """Return the names of the inputs that a model makes no use of: "edge_index" and those of edge
-    data.
+    """Return the names of the inputs that a model makes no use of, such as "edge_index".
 
-    A note says so of a model that takes no edges, or makes no use of them.
+    A note is logged if a model takes no edges, or makes no use of them.
 
     Raises:
         InputError: the model keeps what it has seen of a graph.
@@ -67,9 +66,10 @@ def _refuse_what_is_kept(
     try:
         expected = _output(fresh, instance, second, training)
         again = _output(fresh, instance, second, training)
-    except Exception:  # a user's model may raise anything, here about so small a graph
+    except Exception:  # A user's model may raise anything, here about so small a graph.
         return
-    if not same(again, expected):  # random numbers that are not torch's, or a count of the calls
+    # The model draws random numbers that are not torch's, or counts its calls.
+    if not same(again, expected):
         return
     changed = _changed_attributes(before, fresh)
     try:
@@ -106,9 +106,7 @@ def _output(module: nn.Module, instance: Instance, batch: Batch, training: bool)
 
 
 def _another_graph(batch: Batch, more_nodes: int) -> Batch:
-    """Return a graph of other nodes and edges, perhaps as many, with the same kinds of features and
-    edge data.
-    """
+    """Return a graph of other nodes and edges, with the same kinds of features and edge data."""
     rng = torch.Generator().manual_seed(1)
     count = len(batch.x) + more_nodes
     nodes = torch.arange(count)
@@ -123,9 +121,7 @@ def _another_graph(batch: Batch, more_nodes: int) -> Batch:
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
-    """Return all attributes of a module and its parts that are no modules, parameters or hooks, by
-    name.
-    """
+    """Return the attributes of a module and its parts by name, without parameters and hooks."""
     attributes = dict[str, Any]()
     for path, part in module.named_modules():
         prefix = f"{path}." if path else ""
@@ -159,7 +155,7 @@ def _uses(instance: Instance, name: str) -> bool:
         try:
             if not same(_output(instance.module, instance, changed, False), instance.reference):
                 return True
-        except Exception:  # of the user's code; so it looks at the input
+        except Exception:  # The user's code fails on other values, so it looks at the input.
             return True
     return False
 
@@ -173,7 +169,7 @@ def _with_another(batch: Batch, name: str) -> Iterator[Batch]:
         yield replace(
             batch, edges=torch.stack([(edge_index[0] + 2) % count, edge_index[1]]), edge_data=data
         )
-        fewer = slice(0, edge_index.shape[1] // 2)  # other degrees
+        fewer = slice(0, edge_index.shape[1] // 2)  # The nodes then have other degrees.
         half = {key: value[fewer] for key, value in data.items()}
         yield replace(batch, edges=edge_index[:, fewer], edge_data=half)
         return

@@ -1,5 +1,4 @@
-"""Infer a model's layout and check it numerically: permuting an axis must not change the model's
-output.
+"""Infer a model's layout, and check it: permuting an axis must not change the model's output.
 
 A sub-GCN keeps a random block of a hidden layer's features. This makes sense only if the features
 have no order: the output must stay the same if they are permuted in every parameter and buffer
@@ -37,18 +36,27 @@ def infer_layout(
     input_axis: int | None = None,
     splits: bool = True,
 ) -> Layout:
-    """Infer how a model's parameters lie along its hidden axes, and check it by permutation."""
-    # `build` takes the full `widths` (with `shared`, one width for all layers). `input_axis` is the
-    # index of the width that is the number of input features (Table 1 partitions d_0), if any.
-    # Without `splits` every sub-GCN is to hold the whole model: then a model whose axes cannot be
-    # split has a layout without axes.
+    """Infer how a model's parameters lie along its hidden axes, and check it by permutation.
+
+    Args:
+        build: returns the model at given widths.
+        widths: the full widths.
+        shared: whether `build` takes one width for all layers.
+        input_axis: the index of the width that is the number of input features, if there is one
+            (Table 1 partitions d_0).
+        splits: whether sub-GCNs are to have blocks. If not, a model whose axes cannot be split has
+            a layout without axes.
+
+    Raises:
+        InputError: the model cannot be built, or its features cannot be split into blocks.
+    """
     if isinstance(build, nn.Module) or not callable(build):
         kind = f"{type(build).__name__}{', a model' if isinstance(build, nn.Module) else ''}"
         expected = "expected a function that returns the model at given widths"
         raise InputError(
             f"build is a {kind}; {expected}, such as lambda widths: GCN(features, widths, classes)"
         )
-    with Stream(0, "layout"):  # the user's random stream does not move
+    with Stream(0, "layout"):  # The user's random stream does not move.
         try:
             try:
                 return _infer(build, widths, shared, input_axis, on_meta=True)
@@ -87,7 +95,7 @@ def _changes(
     swap = torch.arange(instance.features[axis])
     cycle = swap.roll(1)
     swap[:2] = torch.tensor([1, 0])
-    orders = (cycle, swap)  # together they generate all permutations
+    orders = (cycle, swap)  # Together they generate all permutations.
     outputs = (_permuted(instance, layout, axis, names, with_input, order) for order in orders)
     return not all(same(out, instance.reference) for out in outputs)
 

@@ -22,16 +22,14 @@ from gistgnn.layout.instance import Instance, eager, same, small_batch
 from gistgnn.sampling import forward
 from gistgnn.utils.random_streams import Stream
 
-# power iterations end sooner, unless the largest singular values are nearly equal
+# Power iterations end sooner, unless the largest singular values are nearly equal.
 MOST_PASSES = 100
-# of a buffer in a pass, as a share of its norm, below which it is no longer computed again
+# A buffer is not computed again if a pass changes it by less than this share of its norm.
 CHANGE = 1e-4
 
 
 def find_derived(instances: Sequence[Instance], layout: Layout) -> frozenset[str]:
-    """Return the names of the buffers that forward computes from features that a sub-GCN may not
-    have.
-    """
+    """Return the buffers that forward computes from features that a sub-GCN may lack, by name."""
     # Such a buffer may depend on the input by chance alone, where all features are zero behind a
     # ReLU.
     dependences = [_derived(instance, layout) for instance in instances]
@@ -40,8 +38,9 @@ def find_derived(instances: Sequence[Instance], layout: Layout) -> frozenset[str
 
 
 def _derived(instance: Instance, layout: Layout) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the buffers that depend on the input, and those whose block depends on parameters
-    outside the block.
+    """Return two sets of buffers, by name.
+
+    The first depend on the input. The blocks of the second depend on parameters outside the blocks.
     """
     buffers = {
         name: tensor
@@ -49,7 +48,7 @@ def _derived(instance: Instance, layout: Layout) -> tuple[frozenset[str], frozen
         if tensor.is_floating_point()
     }
     none: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
-    # a buffer of the first call: see `check_behaviour`
+    # The first call has made a buffer, which `check_behaviour` refuses.
     if not buffers or instance.values.keys() - layout.dims.keys():
         return none
     x = instance.batch.x
@@ -68,7 +67,7 @@ def _derived(instance: Instance, layout: Layout) -> tuple[frozenset[str], frozen
             return none
         of_other_inputs = [_after_step(instance, values, other) for other in other_inputs]
         of_others = _after_step(instance, changed_outside, x)
-    except Exception:  # a user's model may raise anything in training mode; then training says so
+    except Exception:  # A user's model may raise anything in training mode, as training says later.
         return none
     return (
         frozenset(
@@ -93,8 +92,9 @@ def _index(
 
 
 def _changed_outside(tensor: Tensor, block: tuple[Tensor, ...]) -> Tensor:
-    """Return a tensor with other values outside the block; signs stay, as variances are
-    positive.
+    """Return a tensor with other values outside the block.
+
+    Signs stay, as variances are positive.
     """
     if not tensor.is_floating_point():
         return tensor

@@ -1,6 +1,4 @@
-"""Small copies of a model, with random parameters, on a small graph, by which a layout is
-checked.
-"""
+"""Small copies of a model, with random parameters, on a small graph, to check a layout."""
 
 import contextlib
 import itertools
@@ -26,9 +24,9 @@ from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature
 from gistgnn.utils.random_streams import Stream
 
-SMALLEST_AXIS = 5  # enough that some features survive every ReLU
-DRAWS = 3  # instances: in a single one, a dead ReLU could hide an error
-TOLERANCE = 1e-8  # the rounding error of float64 after a few layers is near 1e-13
+SMALLEST_AXIS = 5  # So many features are enough for some to survive every ReLU.
+DRAWS = 3  # So many instances are tried, as in a single one a dead ReLU could hide an error.
+TOLERANCE = 1e-8  # The rounding error of float64 after a few layers is near 1e-13.
 
 
 @dataclass(frozen=True)
@@ -68,16 +66,18 @@ def same(out: Tensor, reference: Tensor) -> bool:
     difference, scale = (
         max(abs(float(end)) for end in values.aminmax()) for values in (out - reference, reference)
     )
-    # infinities have no difference
+    # Infinities have no difference.
     return difference <= TOLERANCE * max(1.0, scale) or torch.equal(out, reference)
 
 
 def small_instance(build: Build, layout: Layout, draw: int) -> Instance:
-    """Build the smallest instance that ``build`` accepts, with axes of different sizes and random
-    parameters.
+    """Build the smallest instance that ``build`` accepts.
+
+    Its axes have different sizes, and its parameters are random.
     """
-    why = ""  # as a text: an error would keep the frames of all callers, and what they hold
-    for factor in (1, 2, 4, 8, 16):  # some models need widths that are divisible by 8, for example
+    # The first failure, as a text: an error would keep the frames of all callers in memory.
+    why = ""
+    for factor in (1, 2, 4, 8, 16):  # Some models need widths that are divisible by 8, say.
         features = tuple(factor * (SMALLEST_AXIS + a) for a in range(len(layout.units)))
         with Stream(draw, "instance"):
             try:
@@ -126,9 +126,7 @@ def check_sizes(module: nn.Module, layout: Layout, features: Widths) -> None:
 
 
 def _randomise(module: nn.Module, layout: Layout) -> None:
-    """Give every parameter, and every buffer along an axis, random values, so that no two entries
-    are equal.
-    """
+    """Give every parameter, and every buffer along an axis, random values."""
     parameters = dict(module.named_parameters())
     with torch.no_grad():
         for name, tensor in named_tensors(module).items():
@@ -137,20 +135,21 @@ def _randomise(module: nn.Module, layout: Layout) -> None:
             if name in parameters:
                 tensor.normal_(0.0, 0.5)
             elif any(s.axis is not None for dim in layout.dims[name] for s in dim):
-                tensor.uniform_(0.5, 1.5)  # running means and variances: positive
+                tensor.uniform_(0.5, 1.5)  # Running variances have to be positive.
 
 
 def small_batch(module: nn.Module, layout: Layout, features: Widths) -> Batch:
-    """Make a small graph with as many input features as the model takes, which its parameters
-    show.
+    """Make a small graph with as many input features as the model takes.
+
+    Their number is one that its parameters show.
     """
     first = next(tensor for tensor in named_tensors(module).values() if tensor.is_floating_point())
     ring = torch.arange(7, device=first.device)
     source = torch.cat([ring, ring.roll(-1), ring[:-3]])
     target = torch.cat([ring.roll(-1), ring, ring[3:]])
-    # some aggregations need sorted edges
+    # Some aggregations need sorted edges.
     edge_index = torch.stack([source, target])[:, target.argsort(stable=True)]
-    why = ""  # as a text: see `small_instance`
+    why = ""  # The first failure, as a text; see `small_instance`.
     fixed = [
         s.fixed
         for dims in layout.dims.values()
@@ -173,14 +172,14 @@ def small_batch(module: nn.Module, layout: Layout, features: Widths) -> Batch:
             try:
                 with torch.no_grad(), eager(module):
                     forward(module, batch, private=True)
-            except Exception as error:  # a user's model may raise anything
+            except Exception as error:  # A user's model may raise anything.
                 why = why or reason(error)
             else:
                 return batch
     hint = ""
     if why.startswith("AttributeError: 'Tensor'"):
         hint = ": it gets tensors, not a graph: write forward(self, x, edge_index)"
-    elif any(isinstance(each, nn.Embedding) for each in module.modules()):
+    elif any(isinstance(layer, nn.Embedding) for layer in module.modules()):
         hint = (
             ": it is called on parts of the graph: look up an nn.Embedding by ids in a column of x"
         )
@@ -194,9 +193,7 @@ def small_batch(module: nn.Module, layout: Layout, features: Widths) -> Batch:
 def _edge_data(
     module: nn.Module, x: Tensor, edges: int, sizes: Sequence[int]
 ) -> Iterator[dict[str, Tensor]]:
-    """Yield what edge data the model may take, of which the kinds and the number of features are
-    not known.
-    """
+    """Yield the edge data that a model may take, as its kind and its features are not known."""
     takes = signature(module)
     kinds = torch.arange(edges, device=x.device) % 2
     like_x: Any = {"dtype": x.dtype, "device": x.device}
@@ -217,8 +214,9 @@ def _edge_data(
 
 
 def eager(module: nn.Module) -> contextlib.AbstractContextManager[Any]:
-    """Run a module out of torch.compile as it is written: compiling tiny instances would take
-    minutes.
+    """Return a context in which a compiled module runs as it is written.
+
+    Compiling tiny instances would take minutes.
     """
     compiled = hasattr(module, "_orig_mod")
     return torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()

@@ -1,6 +1,4 @@
-"""Join narrow models to a wide one, in which they stand side by side; or make a narrow model
-wider.
-"""
+"""Join narrow models to a wide one, in which they stand side by side, or widen one model."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -15,7 +13,7 @@ from gistgnn.layout.readout import find_readouts
 from gistgnn.nn.scaling import ScaledModel, plain_model
 from gistgnn.utils.checks import check_kind
 
-MOST_AXES = 64  # hidden layers that are tried where no widths are given
+MOST_AXES = 64  # Where no widths are given, models of up to so many hidden layers are tried.
 
 
 def join(
@@ -52,7 +50,7 @@ def join(
     plain = [plain_model(member) for member in members]
     tensors = [named_tensors(member) for member in plain]
     layout = _layout_of(build, tensors[0], widths)
-    features = [features_of(layout, own) for own in tensors]
+    features = [features_of(layout, tensors_of_model) for tensors_of_model in tensors]
     joined = tuple(map(sum, zip(*features, strict=True)))
     if widths is not None and check_widths(widths, None) != layout.widths(joined):
         shown = layout.widths(joined)[0] if layout.shared else layout.widths(joined)
@@ -90,23 +88,23 @@ def widen(build: Build, model: nn.Module, widths: int | Sequence[int]) -> nn.Mod
     return join(build, [model] * copies(narrow_widths, check_widths(widths, None)), widths)
 
 
-def copies(own: Widths, wanted: Widths) -> int:
-    """Return how many copies of a model have some widths together; raise InputError if no number
-    has.
+def copies(narrow: Widths, wide: Widths) -> int:
+    """Return how many copies of a narrow model have the widths of a wide one together.
+
+    Raises:
+        InputError: no number of copies has these widths.
     """
-    count = wanted[0] // own[0]
-    if count < 1 or any(width != count * narrow for width, narrow in zip(wanted, own, strict=True)):
-        said = (
-            f"widths is {', '.join(map(str, wanted))}, and the model has {', '.join(map(str, own))}"
+    count = wide[0] // narrow[0]
+    if count < 1 or tuple(count * width for width in narrow) != tuple(wide):
+        raise InputError(
+            f"widths is {', '.join(map(str, wide))}, and the model has "
+            f"{', '.join(map(str, narrow))}: give the same multiple of each"
         )
-        raise InputError(f"{said}: give the same multiple of each")
     return count
 
 
 def features_of(layout: Layout, tensors: Mapping[str, Tensor]) -> Widths:
-    """Return the number of features of every axis of a model, read off the shapes of its
-    tensors.
-    """
+    """Return the number of features of every axis, read off the shapes of a model's tensors."""
     by_axis: dict[int, int] = {}
     for name, dims in layout.dims.items():
         if name not in tensors:
@@ -143,8 +141,9 @@ def features_of(layout: Layout, tensors: Mapping[str, Tensor]) -> Widths:
 def side_by_side(
     build: Build, layout: Layout, models: Sequence[Mapping[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """Return the tensors of the wide model in which some models stand side by side, by name; see
-    `join`.
+    """Return the tensors by name of the wide model in which models stand side by side.
+
+    See `join`.
     """
     features = [features_of(layout, tensors) for tensors in models]
     joined = tuple(map(sum, zip(*features, strict=True)))
@@ -156,31 +155,29 @@ def side_by_side(
         first = models[0][name].detach()
         target = first.new_zeros([_size(dim, joined) for dim in dims], device="cpu")
         start = tuple(0 for _ in joined)
-        for own, tensors in zip(features, models, strict=True):
-            blocks = [torch.arange(n) + begin for n, begin in zip(own, start, strict=True)]
+        for counts, tensors in zip(features, models, strict=True):
+            blocks = [torch.arange(n) + begin for n, begin in zip(counts, start, strict=True)]
             cut = [layout.positions(dim, blocks, joined) for dim in dims]
             index = tuple(
                 positions.view(-1, *[1] * (len(cut) - 1 - i)) for i, positions in enumerate(cut)
             )
             value = tensors[name].detach().cpu()
             if target.is_floating_point():
-                along = _along_axes(dims, own)
+                along = _along_axes(dims, counts)
+                # Entries along no axis, such as the output's bias, are the means of all models.
                 factors = torch.full(along.shape, 1 / len(models), dtype=_precise(value))
-                # what no axis reaches, such as the output's bias, is the mean of all models
                 if name not in readout:
                     factors[along] = 1.0
                 target[index] += (value * factors).to(target.dtype)
             else:
                 target[index] = value
-            start = tuple(begin + n for begin, n in zip(start, own, strict=True))
+            start = tuple(begin + n for begin, n in zip(start, counts, strict=True))
         wide[name] = target
     return wide
 
 
 def readout_of(build: Build, layout: Layout, widths: Widths) -> Collection[str]:
-    """Return the parameters of a wide model that are divided by the number of the models that stand
-    side by side.
-    """
+    """Return the parameters that are divided by m where m models stand side by side."""
     if layout.refusal is not None:
         raise InputError(
             f"the model's features cannot be told apart by its widths ({layout.refusal})"
@@ -193,8 +190,9 @@ def readout_of(build: Build, layout: Layout, widths: Widths) -> Collection[str]:
 def as_part(
     layout: Layout, tensors: Mapping[str, Tensor], readout: Collection[str], count: int
 ) -> dict[str, Tensor]:
-    """Return the tensors of one of so many models as they stand in the wide one: its readout is
-    divided.
+    """Return the tensors of one of `count` models as they stand in the wide one.
+
+    Its readout is divided by their number.
     """
     features = features_of(layout, tensors)
     part = dict(tensors)
@@ -216,9 +214,7 @@ def _size(dim: Dim, features: Sequence[int]) -> int:
 
 
 def _along_axes(dims: Sequence[Dim], features: Sequence[int]) -> Tensor:
-    """Return which entries of a tensor lie along an axis, in any dimension: a mask that broadcasts
-    to it.
-    """
+    """Return a mask, which broadcasts to a tensor, of its entries that lie along an axis."""
     along = torch.zeros([1] * len(dims), dtype=torch.bool)
     for i, dim in enumerate(dims):
         sizes = [
@@ -250,9 +246,7 @@ def _layout_of(
 
 
 def _scaled_like(members: Sequence[nn.Module], wide: nn.Module) -> nn.Module:
-    """Return the wide model behind the scaling that all members have; none of them may have
-    another.
-    """
+    """Return the wide model behind the scaling of features that all members have."""
     scalings = [member.scaling if isinstance(member, ScaledModel) else None for member in members]
     first = scalings[0]
     for scaling in scalings:

@@ -23,20 +23,18 @@ from gistgnn.layout.instance import DRAWS, Instance, check_sizes, same, small_in
 from gistgnn.utils.random_streams import Stream
 
 COPIES = 2
-EQUAL = (1.0, 1.0)  # the factors of a tensor's values in the two copies
-# the same sum; the negative factor tells a sum from what ReLU only passes through
+EQUAL = (1.0, 1.0)  # The factors of a tensor's values in the two copies.
+# These have the same sum. The negative one tells a sum from what ReLU only passes through.
 UNEQUAL = (3.5, -1.5)
-MOST_TRIED = 1000  # choices of tensors
-# as outputs are compared to the last digits
+MOST_TRIED = 1000  # At most so many choices of tensors are tried.
+# Derived buffers are computed to the last digits, as outputs are compared to the last digits.
 CONVERGED: Any = {"change": 1e-13, "most_passes": 2000}
 
 
 def find_readout(
     build: Build, widths: Widths, layout: Layout, split: Collection[int]
 ) -> frozenset[str]:
-    """Return the names of the parameters that sum over an axis in `split` into something that is
-    not split.
-    """
+    """Return the parameters that sum over an axis in `split` into something that is not split."""
     return find_readouts(build, widths, layout, [split])[0]
 
 
@@ -48,13 +46,16 @@ def find_readouts(
     *,
     by_entries: bool = False,
 ) -> list[frozenset[str]]:
-    """Return what `find_readout` returns for each of several choices of split axes, with the same
-    small models.
+    """Return the results of `find_readout` for several choices of split axes.
+
+    Args:
+        build, widths, layout: of the full model.
+        splits: the choices.
+        by_entries: whether only the entries of a tensor that lie along a split axis are divided,
+            not all of it. Without it, a weight that takes split and other features in one dimension
+            is refused.
     """
-    # Refused, unless `by_entries`: a weight that takes split features and others in one dimension,
-    # as the others must not be divided. `by_entries` divides the entries of a tensor that lie along
-    # a split axis, and not all of it.
-    with Stream(0, "readout"):  # the user's random stream does not move
+    with Stream(0, "readout"):  # The user's random stream does not move.
         narrow_models = [_narrow(build, layout, draw) for draw in range(DRAWS)]
         return [
             _readout(build, widths, layout, frozenset(split), narrow_models, by_entries=by_entries)
@@ -76,7 +77,7 @@ def _readout(
     along = {name: dims_along(layout, name, split) for name, _ in model.named_parameters()}
     candidates = [name for name in along if len(along[name]) == 1]
     summing = [name for name in candidates if all(pair.is_sum(name) for pair in pairs)]
-    # torch's [out, in]
+    # In torch's order of dimensions, [out, in], the last one is summed over.
     usual = [name for name in summing if along[name] == [len(layout.dims[name]) - 1] != [0]]
     for chosen in itertools.islice(_choices(summing, usual), MOST_TRIED):
         if all(pair.is_mean(chosen, by_entries) for pair in pairs):
@@ -91,8 +92,9 @@ def _readout(
 
 
 def cross_tensors(layout: Layout, split: Collection[int]) -> frozenset[str]:
-    """The names of the tensors with at least two dimensions along split axes: the weights between
-    two split layers.
+    """The names of the weights between two split layers.
+
+    They have at least two dimensions along split axes.
     """
     return frozenset(name for name in layout.dims if len(dims_along(layout, name, split)) >= 2)
 
@@ -122,14 +124,19 @@ class _Pair:
         return self.output(self.copies)
 
     def side_by_side(self, name: str, factors: Sequence[float]) -> Tensor:
-        """Return a tensor of the full model: in the block of every copy its value times a factor,
-        else zero.
+        """Return a tensor of the full model, which is zero outside the blocks of the copies.
+
+        Args:
+            name: of the tensor.
+            factors: of its values in the blocks of the copies, in order.
         """
         dims = self.layout.dims[name]
         full = self.full.features
         value = self.narrow.values[name]
-        every = [torch.arange(n) for n in full]
-        target = value.new_zeros([len(self.layout.positions(dim, every, full)) for dim in dims])
+        all_features = [torch.arange(n) for n in full]
+        target = value.new_zeros(
+            [len(self.layout.positions(dim, all_features, full)) for dim in dims]
+        )
         for k, factor in enumerate(factors):
             blocks = [
                 torch.arange(n) + (k * n if a in self.split else 0)
@@ -145,9 +152,7 @@ class _Pair:
         return target
 
     def on_split_entries(self, name: str, factor: float, instance: Instance) -> Tensor:
-        """Return a tensor of factors: ``factor`` for the entries that lie along a split axis, else
-        1.
-        """
+        """Return factors for a tensor: ``factor`` along a split axis, and 1 elsewhere."""
         dims = self.layout.dims[name]
         factors = torch.ones([1] * len(dims), dtype=torch.float64)
         for i, dim in enumerate(dims):
@@ -165,8 +170,9 @@ class _Pair:
         return factors
 
     def is_sum(self, name: str) -> bool:
-        """Whether a tensor only enters a sum over the copies: these are equal, so one may count
-        more, and one less.
+        """Whether a tensor only enters a sum over the copies.
+
+        As the copies are equal, the output then stays if one counts more and one less.
         """
         unequal = {name: self.side_by_side(name, UNEQUAL)}
         return same(self.output(self.copies | unequal), self.output_of_copies)
@@ -180,9 +186,7 @@ class _Pair:
         return same(self.output(self.copies | divided), self.narrow.reference)
 
     def output(self, values: dict[str, Tensor]) -> Tensor:
-        """Return the full model's output with these values, and with the buffers that follow from
-        them.
-        """
+        """Return the full model's output with these values and the buffers derived from them."""
         first = self.full.output(values, self.x)
         if not self.layout.derived:
             return first
@@ -216,8 +220,9 @@ def dims_along(layout: Layout, name: str, axes: Collection[int]) -> list[int]:
 
 
 def _choices(summing: Sequence[str], usual: Collection[str]) -> Iterator[frozenset[str]]:
-    """Yield every subset of ``summing``: the usual choice first, then the least changed, of these
-    the smallest.
+    """Yield every subset of ``summing``.
+
+    The usual choice comes first, then those that differ least from it, of these the smallest.
     """
     for changes in range(len(summing) + 1):
         changed = [

@@ -1,5 +1,4 @@
-"""One learning rate for every width: maximal update parametrisation (muP), by a model's inferred
-layout.
+"""One learning rate for every width: maximal update parametrisation (muP) by a model's layout.
 
 Plain training needs a smaller learning rate the wider a model is: a hidden feature sums over the
 features before it, so one step moves it the more, the more these are. muP (Yang et al., "Tensor
@@ -34,20 +33,19 @@ from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
 
-# what the readout of a model with norms begins with, as a share of its usual size
+# The readout of a model with norms begins with this share of its usual size.
 NORMED_READOUT = 0.1
-LARGE_INPUT = 1e6  # times larger inputs, which a model with norms hardly feels
-BASE_MODELS = 3  # that are built to measure the size of initial values
+LARGE_INPUT = 1e6  # A model with norms hardly feels that its inputs are so many times larger.
+BASE_MODELS = 3  # So many models are built to measure the size of initial values.
 MOST_ENTRIES = 2**18  # of a tensor, from which its standard deviation is estimated
-STANDARD_ERRORS = 4.0  # by which two standard deviations may differ by chance
-NO_DEVIATION = 1e-6  # of the largest entry, up to which all entries count as equal
+STANDARD_ERRORS = 4.0  # Two standard deviations may differ by so many errors by chance.
+NO_DEVIATION = 1e-6  # Entries that differ by less than this share of the largest count as equal.
 
 Role = Literal["input", "hidden", "readout", "vector"]
 
 
 class WidthScaling:
-    """How the learning rates and the initial values of a model's parameters follow from its widths
-    (muP).
+    """How learning rates and initial values of a model follow from its widths (muP).
 
     `GIST` uses one by itself. In a training loop in plain PyTorch:
 
@@ -95,9 +93,7 @@ class WidthScaling:
 
     @cached_property
     def _roles(self) -> tuple[dict[str, tuple[int, ...]], str | None]:
-        """The dimensions along widths over which parameters sum, by name, and why they cannot be
-        told.
-        """
+        """The dimensions over which parameters sum, by name, and why they cannot be told."""
         summed_dims: dict[str, tuple[int, ...]] = {}
         refusal = None
         if self._layout.refusal is not None:
@@ -107,7 +103,7 @@ class WidthScaling:
         else:
             try:
                 summed_dims = self._find_summed_dims()
-            except InputError:  # its reasons speak of merging, which is not what the user asked for
+            except InputError:  # Its reason speaks of merging, for which the user has not asked.
                 refusal = "over which hidden features the model's parameters sum cannot be told"
         if refusal is not None:
             log.warning("learning rates do not follow the widths: %s", refusal)
@@ -120,8 +116,9 @@ class WidthScaling:
 
     @property
     def summed_dims(self) -> Mapping[str, tuple[int, ...]]:
-        """The dimensions over which a parameter sums hidden features, by name; those that sum over
-        none are missing.
+        """The dimensions over which a parameter sums hidden features, by name.
+
+        Parameters that sum over none are missing.
         """
         return self._roles[0]
 
@@ -269,24 +266,23 @@ class WidthScaling:
         """What the readout begins with at the base width, as a share of its usual size."""
         instance = small_instance(self._build, self._layout, 0)
         x = instance.batch.x
-        # batch norm has the running statistics of the small input otherwise
+        # In evaluation mode, batch norm would have the running statistics of the small input.
         instance.module.train()
         try:
             sizes = [
                 instance.output(instance.values, x * factor).abs().max()
                 for factor in (1e3, 1e3 * LARGE_INPUT)
             ]
-        except (
-            Exception
-        ):  # a user's model may raise anything, such as for an id that its embedding lacks
+        except Exception:  # A user's model may raise anything, as for an unknown id.
             return 1.0
         is_normed = bool(sizes[1] < math.sqrt(LARGE_INPUT) * sizes[0])
         return NORMED_READOUT if is_normed else 1.0
 
     @cached_property
     def _base_deviations(self) -> "dict[str, _Deviation]":
-        """The standard deviations of the initial values of a model of the base width, by name;
-        empty if it fails.
+        """The standard deviations of the initial values at the base width, by name.
+
+        There are none if the model cannot be built at that width.
         """
         widths = self._layout.widths([round(count) for count in self._base_features])
         samples: dict[str, list[Tensor]] = {}
@@ -294,16 +290,17 @@ class WidthScaling:
             try:
                 with Stream(draw, "base model"):
                     model = construct(self._build, widths, shared=self._layout.shared)
-            except InputError:  # such as a base width that no number of heads divides
+            except InputError:  # The number of heads may not divide the base width.
                 return {}
             for name, parameter in model.named_parameters():
-                # the model itself is not kept
+                # A copy, so that the model itself is not kept in memory.
                 samples.setdefault(name, []).append(_sample(parameter).clone())
         return {name: _deviation(tensors) for name, tensors in samples.items()}
 
     def rate_factors(self, model: nn.Module, rule: UpdateRule) -> list[float]:
-        """Return the factor of every parameter's rate, in the order of `model.parameters()`; see
-        `rate_factor`.
+        """Return the rate factors of all parameters, in the order of `model.parameters()`.
+
+        See `rate_factor`.
         """
         return [
             self.rate_factor(name, parameter.shape, rule)
@@ -342,23 +339,19 @@ class WidthScaling:
 
 
 class _Deviation(NamedTuple):
-    """The standard deviation of some random numbers, and how far it may be from that of all such
-    numbers.
-    """
+    """The standard deviation of some random numbers, and how far it may be from the true one."""
 
     value: float
     relative_error: float
 
 
 def _deviation(tensors: Sequence[Tensor]) -> _Deviation:
-    """Return the standard deviation of the entries of tensors with the same distribution around
-    zero.
-    """
+    """Return the standard deviation of the entries of tensors with one distribution around 0."""
     entries = torch.cat([_sample(tensor).double() for tensor in tensors])
     if len(entries) < 2:
         return _Deviation(0.0, 0.0)
     value = float(entries.std())
-    # all are equal, such as the ones of a norm
+    # All entries are equal, such as the ones of a norm.
     if value <= NO_DEVIATION * float(entries.abs().max()):
         return _Deviation(0.0, 0.0)
     return _Deviation(value, STANDARD_ERRORS / math.sqrt(2 * len(entries)))
@@ -372,9 +365,7 @@ def _sample(tensor: Tensor) -> Tensor:
 def rate_factors(
     scaling: WidthScaling | None, model: nn.Module, training: Training
 ) -> list[float] | None:
-    """Return the factor of every parameter's learning rate in a run, or None where all have the
-    same rate.
-    """
+    """Return the factor of every parameter's learning rate in a run; None if all have the same."""
     if scaling is None:
         return None
     rule = update_rule(training)

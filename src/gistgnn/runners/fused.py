@@ -26,22 +26,27 @@ from gistgnn.utils.random_streams import Stream
 
 log = logging.getLogger(__name__)
 
-NO_BATCH = "the round has no batch to train on"  # so the next one is tried
+# After a round with this reason, the next round is tried.
+NO_BATCH = "the round has no batch to train on"
 
 
-# Without dropout Θ is the in-turn runner's up to rounding, with dropout equal in distribution. It
-# holds all sub-GCNs' activations at once. The first round sets `together`.
 class Fused:
     """Trains all sub-GCNs of equal widths in one pass over each batch (see `Stack`).
 
+    Without dropout Θ is that of the runner "in-turn" up to rounding, with dropout it is equal in
+    distribution. The activations of all sub-GCNs are in memory at once.
+
     Args:
         otherwise: the runner of sub-GCNs that cannot be fused. Defaults to in turn, with a warning.
+
+    Attributes:
+        together: whether the sub-GCNs can be fused, once the first round has tried it.
     """
 
     def __init__(self, otherwise: Runner | None = None) -> None:
         self.together: bool | None = None
         self._otherwise = otherwise
-        # on a GPU, of the last round: their recorded steps are used again
+        # On a GPU the groups of the last round, as their recorded steps are used again.
         self._groups: list[Group] = []
 
     def __call__(
@@ -60,7 +65,7 @@ class Fused:
             otherwise = self._otherwise or InTurn()
             return otherwise(round_, sampler, training, steps, seed)
         groups = self._groups_of(round_, training)
-        # each rank draws its own dropout
+        # Every rank draws dropout of its own.
         stream = (round_.number, *(i for i in round_.members[:1] if i))
         losses = MeanLoss()
         with (
@@ -70,8 +75,8 @@ class Fused:
             for k, batch in enumerate(batches):
                 if not self._trains_on(groups[0], batch, training):
                     continue
-                found = [group.step(batch, steps, k, sampler) for group in groups]
-                losses.add(found[0] if len(found) == 1 else torch.cat(found))
+                by_group = [group.step(batch, steps, k, sampler) for group in groups]
+                losses.add(by_group[0] if len(by_group) == 1 else torch.cat(by_group))
         for group in groups:
             group.finish()
         if (mean := losses.mean) is None:
@@ -82,15 +87,13 @@ class Fused:
     @staticmethod
     def _trains_on(group: "Group", batch: Batch, training: Training) -> bool:
         """Whether a step is taken on a batch; see `trains_on`."""
-        # so there is no batch norm, and the modules need not be searched for one
+        # Models with batch norm are not recorded, so they need not be searched for one.
         if group.is_recorded:
             return batch.loss_nodes.numel() > 0
         return trains_on(group.first, batch, training)
 
     def _groups_of(self, round_: Round, training: Training) -> "list[Group]":
-        """Return the groups of a round's sub-GCNs: those of the last round, with other values,
-        where they fit.
-        """
+        """Return the groups of a round, which are those of the last round if they fit."""
         places = by_shape(round_.subs)
         same_number = len(places) == len(self._groups)
         if same_number and all(
@@ -107,9 +110,7 @@ class Fused:
 
 
 class Stack:
-    """Runs k modules of equal shapes in one pass over a batch, on copies of their parameters and
-    buffers.
-    """
+    """Runs k modules of equal shapes in one pass over a batch, on copies of their tensors."""
 
     def __init__(self, subs: Sequence[nn.Module]) -> None:
         self.subs = subs
@@ -128,13 +129,14 @@ class Stack:
         with torch.no_grad():
             parameters = [dict(sub.named_parameters()) for sub in subs]
             for name, stacked in self.parameters.items():
-                torch.stack([own[name].detach() for own in parameters], out=stacked)
+                torch.stack([by_name[name].detach() for by_name in parameters], out=stacked)
             for name, stacked in self.buffers.items():
                 stacked.copy_(torch.stack([sub.get_buffer(name) for sub in subs]))
 
     def logits(self, batch: Batch, nodes: Tensor | None = None) -> Tensor:
-        """Return the outputs of all modules, [k, N, C], or those of ``nodes``. Dropout differs
-        between modules.
+        """Return the outputs of all modules, [k, N, C], or those of ``nodes``.
+
+        Dropout differs between modules.
         """
         model = self.subs[0]
         inputs = arguments(self.subs[0], batch, nodes=nodes)
@@ -143,7 +145,7 @@ class Stack:
             parameters: dict[str, Tensor], buffers: dict[str, Tensor]
         ) -> tuple[Tensor, dict[str, Tensor]]:
             state = {**parameters, **buffers}
-            # leaves changed buffers in `state`
+            # The call leaves changed buffers in `state`.
             out = functional_call(model, state, inputs.positional, inputs.by_name)
             return out, {name: state[name].detach() for name in buffers}
 
@@ -154,18 +156,24 @@ class Stack:
 
 
 class Group:
-    """Sub-GCNs of equal widths, at some places in `Round.subs`, with one optimiser for all of
-    them.
+    """Sub-GCNs of equal widths, with one optimiser for all of them.
+
+    Args:
+        round_: has the sub-GCNs.
+        places: their places in `Round.subs`.
+        training: the settings.
     """
 
     def __init__(self, round_: Round, places: list[int], training: Training) -> None:
         self._training = training
-        self._stack = Stack(subs := [round_.subs[k] for k in places])
-        factors = round_.rate_factors(subs[0], training)  # the members have the same widths
+        self._stack = Stack([round_.subs[k] for k in places])
+        # All members have the widths of the first, and so the same learning rates.
+        factors = round_.rate_factors(self.first, training)
         self._optimizer = training.make_optimizer(self._stack.parameters.values(), factors)
         self._has_begun = False
         self._recorded: RecordedSteps | None = None
-        self._carried: Optimizer | None = None  # it has the states of the sub-GCNs' own parameters
+        # It has the moments of the sub-GCNs' own parameters, if they are carried.
+        self._carried: Optimizer | None = None
         self._begin(round_, places)
         for name, states in self._carried_states().items():
             self._optimizer.state[self._stack.parameters[name]] = states
@@ -189,16 +197,14 @@ class Group:
                 round_.carry(i, self._carried)
 
     def _carried_states(self) -> dict[str, dict[str, Tensor]]:
-        """Return the moments that the sub-GCNs have from earlier rounds, stacked, by the
-        parameters' names.
-        """
+        """Return the carried moments of the sub-GCNs, stacked, by the names of parameters."""
         states_by_name: dict[str, dict[str, Tensor]] = {}
         carried = self._carried
         if carried is None:
             return states_by_name
         parameters = [dict(sub.named_parameters()) for sub in self._stack.subs]
         for name in self._stack.parameters:
-            states = [carried.state[own[name]] for own in parameters]
+            states = [carried.state[by_name[name]] for by_name in parameters]
             # All sub-GCNs have taken the same steps, so one count serves all.
             states_by_name[name] = {
                 key: first.clone()
@@ -226,21 +232,30 @@ class Group:
             state = self._optimizer.state.get(parameter, {})
             if state and not carried.get(name):
                 for value in state.values():
-                    value.zero_()  # moments begin anew
+                    value.zero_()  # Moments begin anew.
             for key, value in carried.get(name, {}).items():
                 if key in state:
-                    state[key].copy_(value)  # in its place, which is recorded
+                    state[key].copy_(value)  # A recording writes into this tensor.
                 else:
                     self._optimizer.state[parameter][key] = value
 
     def step(self, batch: Batch, steps: StepRange, k: int, sampler: Sampler) -> Tensor:
-        """Take one step of every member on a batch of the sampler, the k-th of some; return their
-        losses, [members].
+        """Take one step of every member on a batch.
+
+        Args:
+            batch: of the sampler.
+            steps: the steps of the round.
+            k: which of them this is.
+            sampler: says how large its batches are.
+
+        Returns:
+            The losses of the members, [members].
         """
         if not self._has_begun:
             self._has_begun = True
-            own = (self.first, batch, sampler, self._training, self._take_step, self._optimizer)
-            self._recorded = recorded_steps(*own)
+            self._recorded = recorded_steps(
+                self.first, batch, sampler, self._training, self._take_step, self._optimizer
+            )
         steps.follow_schedule(self._optimizer, self._training, k)
         if self._recorded is not None and self._recorded.fits(batch):
             return self._recorded.step(batch)
@@ -251,7 +266,7 @@ class Group:
         with self._training.autocast(batch.x.device):
             losses = loss_of(self._stack.logits(batch, batch.loss_nodes), batch, self._training)
         losses.sum().backward()
-        # of every sub-GCN, as `nn.utils.clip_grad_norm_` does for one
+        # This clips the gradient of every sub-GCN, as `nn.utils.clip_grad_norm_` does for one.
         if self._training.clip_norm is not None:
             gradients = [p.grad for p in self._stack.parameters.values() if p.grad is not None]
             squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
@@ -262,9 +277,7 @@ class Group:
         return losses.detach()
 
     def finish(self) -> None:
-        """Copy what has been trained, and the carried moments, into the sub-GCNs and their
-        optimisers.
-        """
+        """Copy the trained tensors into the sub-GCNs, and the moments into their optimiser."""
         parameters = self._stack.parameters
         buffers = self._stack.buffers
         carried: dict[Tensor, Any] = self._carried.state if self._carried else {}
@@ -276,7 +289,8 @@ class Group:
             for i, sub in enumerate(self._stack.subs):
                 tensors = named_tensors(sub)
                 torch._foreach_copy_(
-                    [tensors[name] for name in trained], [each[i] for each in trained.values()]
+                    [tensors[name] for name in trained],
+                    [stacked[i] for stacked in trained.values()],
                 )
                 for name, stacked in parameters.items() if self._carried else ():
                     for key, value in self._optimizer.state.get(stacked, {}).items():
@@ -293,46 +307,46 @@ def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
 
 
 def _why_not(round_: Round, sampler: Sampler, steps: StepRange, training: Training) -> str | None:
-    """Return the reason why the sub-GCNs cannot be fused, or None. Modules and random numbers stay
-    as they are.
+    """Return the reason why the sub-GCNs cannot be fused, or None.
+
+    Modules and random numbers stay as they are.
     """
     if sampler.for_sub_gcn(0) is not sampler:
         return "their batches are independent"
     if round_.input_columns(0) is not None:
         return "the input features are partitioned"
-    # what it does to an entry may depend on the others
+    # What another optimiser does to an entry may depend on the other entries.
     if training.optimizer not in NAMES["optimizer"]:
         return (
             f"the optimizer is {named_as(training.optimizer)}, not one of "
             f"{', '.join(NAMES['optimizer'])}"
         )
     with closing(sampler.batches(steps.first, steps.count)) as batches:
-        if (
-            batch := next(
-                (each for each in batches if trains_on(round_.subs[0], each, training)), None
-            )
-        ) is None:
-            return NO_BATCH
+        usable = (batch for batch in batches if trains_on(round_.subs[0], batch, training))
+        batch = next(usable, None)
+    if batch is None:
+        return NO_BATCH
     device = batch.x.device
     if len(round_.members) == 1 and not can_record(round_.subs[0], batch, training):
         return "there is one sub-GCN, whose steps cannot be recorded"
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            subs = deepcopy(round_.subs)  # a module may have state
+            subs = deepcopy(round_.subs)  # A call may change a module.
             groups = [[subs[i] for i in members] for members in by_shape(subs)]
             for group in groups:
                 with training.autocast(device):
                     logits = Stack(group).logits(batch)
                 logits.float().square().mean().backward()
-            for group in groups:  # do they have the outputs of the single modules, without dropout?
+            # Without dropout, the outputs have to be those of the single modules.
+            for group in groups:
                 with torch.no_grad():
                     fused = Stack([sub.eval() for sub in group]).logits(batch)
-                    own = torch.stack([forward(sub, batch) for sub in group])
-                scale = own.abs().max().clamp(min=1e-6)
-                if fused.shape != own.shape or not bool(
-                    ((fused - own).abs() <= 1e-3 * scale).all()
-                ):
+                    expected = torch.stack([forward(sub, batch) for sub in group])
+                if fused.shape != expected.shape:
+                    return "torch.func.vmap gives this model another output"
+                tolerance = 1e-3 * expected.abs().max().clamp(min=1e-6)
+                if not bool(((fused - expected).abs() <= tolerance).all()):
                     return "torch.func.vmap gives this model another output"
             return None
-    except Exception as error:  # any error of vmap, or of a user's model inside it
+    except Exception as error:  # It may be an error of vmap, or of the user's model inside it.
         return f"torch.func.vmap cannot run this model ({reason(error)})"

@@ -1,6 +1,4 @@
-"""The runner "in-turn", one sub-GCN after another, and one that gives the same bits but makes each
-batch once.
-"""
+"""Runners that train one sub-GCN after another, in every round or on every batch."""
 
 import math
 from contextlib import closing
@@ -23,6 +21,7 @@ class InTurn:
     def __call__(
         self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int
     ) -> Numbers:
+        """Train the sub-GCNs of a round; see `Runner`."""
         numbers: Numbers = {}
         if len(round_.members) > 1:
             sampler = sampler.for_round()
@@ -45,13 +44,16 @@ class InTurn:
         return numbers
 
 
-# Θ is the in-turn runner's, bit for bit, and time is saved where a batch costs as much as a narrow
-# step. All sub-GCNs' gradients and moments are in memory at once, but the activations of one. Where
-# Θ streams, batches are independent or input features are partitioned, they train in turn, and
-# `together` is False.
 class BatchByBatch:
-    """Trains the sub-GCNs of a round batch by batch: each takes a step on a batch before the next
-    batch is made.
+    """Trains the sub-GCNs of a round batch by batch, so that each batch is made once.
+
+    Each sub-GCN takes a step on a batch before the next batch is made. Θ is that of `InTurn`, bit
+    for bit. This saves time where a batch costs as much as a narrow step. The gradients and moments
+    of all sub-GCNs are in memory at once, but the activations of one alone.
+
+    Attributes:
+        together: whether the last round trained so. The sub-GCNs train in turn where Θ streams,
+            batches are independent or input features are partitioned.
     """
 
     def __init__(self) -> None:
@@ -60,8 +62,9 @@ class BatchByBatch:
     def __call__(
         self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int
     ) -> Numbers:
-        whole = not round_.members or round_.input_columns(0) is None
-        self.together = not round_.streams and sampler.for_sub_gcn(0) is sampler and whole
+        shares_batches = sampler.for_sub_gcn(0) is sampler
+        shares_inputs = not round_.members or round_.input_columns(0) is None
+        self.together = not round_.streams and shares_batches and shares_inputs
         if not self.together or len(round_.members) < 2:
             return InTurn()(round_, sampler, training, steps, seed)
         subs = round_.subs
@@ -74,23 +77,27 @@ class BatchByBatch:
                 if trains_on(subs[0], batch, training):
                     for optimizer in optimizers:
                         steps.begin(optimizer, training, k)
-                    for sub, stream, found in zip(subs, streams, losses, strict=True):
+                    for sub, stream, mean_loss in zip(subs, streams, losses, strict=True):
                         with stream:
-                            found.add(backward(sub, batch, training))
+                            mean_loss.add(backward(sub, batch, training))
                     for optimizer in optimizers:
                         optimizer.step()
         for optimizer in optimizers:
-            # Θ is merged and evaluated without gradients in memory
+            # Θ is merged and evaluated without gradients in memory.
             optimizer.zero_grad(set_to_none=True)
-        means = {i: found.mean for i, found in zip(round_.members, losses, strict=True)}
-        return {i: {"loss": float(mean)} for i, mean in means.items() if mean is not None}
+        numbers: Numbers = {}
+        for i, mean_loss in zip(round_.members, losses, strict=True):
+            if mean_loss.mean is not None:
+                numbers[i] = {"loss": float(mean_loss.mean)}
+        return numbers
 
 
 def make_optimizers(round_: Round, training: Training) -> list[Optimizer]:
-    """One optimiser of all sub-GCNs if it is torch's own, else one of each, with the sub-GCNs'
-    carried moments.
+    """Return the optimisers of all sub-GCNs, with their carried moments.
+
+    An optimiser of torch is one for all of them, as it changes every parameter by itself. Any other
+    is one for each.
     """
-    # Torch's optimisers change every parameter by itself.
     subs = round_.subs
     if training.optimizer in NAMES["optimizer"]:
         optimizers = [round_.make_optimizer(training, subs)] * len(subs)

@@ -23,8 +23,9 @@ from gistgnn.settings import Training
 
 log = logging.getLogger(__name__)
 
-SIZES = 64  # of nodes and edges are multiples of this
-STEPS_BEFORE = 3  # a recording: libraries prepare themselves, and optimisers make their states
+SIZES = 64  # The numbers of nodes and edges of a fixed batch are multiples of this.
+# Steps before a recording, in which libraries prepare themselves and optimisers make their states.
+STEPS_BEFORE = 3
 
 
 class FixedBatch:
@@ -51,7 +52,8 @@ class FixedBatch:
         # How many nodes and edges the batch has, which is read on the GPU.
         self._nodes = torch.zeros((), dtype=torch.int64, device=device)
         self._edges = torch.zeros((), dtype=torch.int64, device=device)
-        self._products: dict[Operator, Tensor] = {}  # of whole graphs, for the nodes of the batch
+        # The products of the whole graph, for the nodes of the batch.
+        self._products: dict[Operator, Tensor] = {}
         self._current: Batch | None = None
 
     def fits(self, batch: Batch) -> bool:
@@ -85,40 +87,38 @@ class FixedBatch:
         """Return the batch, with nothing computed of it."""
         assert self._current is not None
         product = self._product if self._current.product is not None else None
-        every = torch.arange(self.nodes, device=self._x.device)
+        all_nodes = torch.arange(self.nodes, device=self._x.device)
         return Batch(
             self._x,
             self._pattern(),
             self._y,
-            every,
+            all_nodes,
             product,
             sparse=False,
             loss_weights=self._weights,
         )
 
     def _pattern(self) -> CSR:
-        """Return the edges of the batch, and the spare ones: each spare node but the last has its
-        share of them.
+        """Return the edges of the batch, and the spare ones.
 
-        They begin at the spare node after it.
+        Each spare node but the last has its share of the spare edges. They come from the spare node
+        after it.
         """
         device = self._col.device
-        owners = self.nodes - 1 - self._nodes  # spare nodes that have edges
+        owners = self.nodes - 1 - self._nodes  # How many spare nodes have edges.
         spare = self.edges - self._edges
-        # above 0: after spare nodes
+        # The numbers of the spare nodes from 1 on; 0 and below belong to the batch.
         places = torch.arange(self.nodes + 1, device=device) - self._nodes
         ends = ((places * spare + owners - 1) // owners).minimum(spare) + self._edges
         rowptr = torch.where(places > 0, ends.to(self._rowptr.dtype), self._rowptr)
-        # 0 and above: of the spare edges
+        # The numbers of the spare edges from 0 on; those below 0 belong to the batch.
         numbers = torch.arange(self.edges, device=device) - self._edges
         sources = numbers * owners // spare.clamp(min=1) + self._nodes + 1
         col = torch.where(numbers >= 0, sources.to(self._col.dtype), self._col)
         return CSR(rowptr, col, (self.nodes, self.nodes), loops=0)
 
     def _product(self, operator: Operator) -> Tensor:
-        """Return the rows of the whole graph's product; what the model asks for in its first step
-        is kept.
-        """
+        """Return the rows of the whole graph's product, which later batches fill anew."""
         if operator not in self._products:
             assert self._current is not None
             assert self._current.product is not None
@@ -161,7 +161,7 @@ class Recording:
         stream: on which it is recorded.
 
     Attributes:
-        result: what the function has returned; `replay` writes new values into it.
+        result: the tensor that the function has returned; `replay` writes new values into it.
 
     Raises:
         RuntimeError: the function cannot be recorded.
@@ -204,7 +204,7 @@ class RecordedSteps:
         self._stream = torch.cuda.Stream()
         self._recording: Recording | None = None
         self._steps = 0
-        self.failure: str | None = None  # why steps are not recorded
+        self.failure: str | None = None  # Why steps cannot be recorded.
         for group in optimizer.param_groups:
             # The kernels of every step read the learning rate, so it is on the GPU.
             group["lr"] = torch.tensor(float(group["lr"]), device=group["params"][0].device)
@@ -215,8 +215,10 @@ class RecordedSteps:
         return self._batches.fits(batch)
 
     def step(self, batch: Batch) -> Tensor:
-        """Take a step on a batch that fits; return its losses, [m], which the next step
-        overwrites.
+        """Take a step on a batch that fits.
+
+        Returns:
+            The losses, [m], which the next step overwrites.
         """
         self._batches.copy(batch)
         self._steps += 1
@@ -233,13 +235,13 @@ class RecordedSteps:
         return losses
 
     def _record(self) -> None:
-        # so that the recording has memory of its own for gradients
+        # The recording then has memory of its own for gradients.
         self._optimizer.zero_grad(set_to_none=True)
         try:
             self._recording = Recording(
                 lambda: self._take_step(self._batches.batch()), self._stream
             )
-        except RuntimeError as error:  # such as too little memory
+        except RuntimeError as error:  # There may be too little memory.
             self.failure = reason(error)
             log.info("steps are not recorded on the GPU: %s", self.failure)
 
@@ -252,9 +254,7 @@ def recorded_steps(
     take_step: Callable[[Batch], Tensor],
     optimizer: Optimizer,
 ) -> RecordedSteps | None:
-    """Return the recorded steps of a model and a sampler's batches; None: they cannot be
-    recorded.
-    """
+    """Return the recorded steps of a model on a sampler's batches; None if they cannot be."""
     if not can_record(model, batch, training):
         return None
     if isinstance(sampler, FullGraph):
@@ -266,15 +266,13 @@ def recorded_steps(
 
 
 def can_record(model: nn.Module, batch: Batch, training: Training) -> bool:
-    """Whether steps of a model can be recorded: it is one of ours, which computes nothing on the
-    host.
-    """
+    """Whether steps of a model can be recorded: it is ours, and computes nothing on the host."""
     gnn = as_gnn(model)
     return (
         batch.x.device.type == "cuda"
         and gnn is not None
         and only_reads(model)
-        and gnn.norm in ("none", "layer")  # others depend on all nodes, also on spare ones
+        and gnn.norm in ("none", "layer")  # Other norms depend on all nodes, also on spare ones.
         and not any(True for _ in model.buffers())
         and training.loss is None
         and training.schedule_changes_rate_alone

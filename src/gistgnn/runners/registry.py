@@ -1,7 +1,7 @@
-"""The runners: how the sub-GCNs of a round train. A new one is a file with a class like `Runner`,
-and an entry here.
+"""The runners: how the sub-GCNs of a round train.
 
-This module imports nothing slow: the command line reads it.
+A new one is a file with a class like `Runner`, and an entry here. This module imports nothing slow,
+as the command line reads it.
 """
 
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from gistgnn.settings import Training
 
 Numbers = dict[int, dict[str, float]]
-"""What each sub-GCN measured in a round, by name: "loss", the mean over its steps. A runner may add
-other numbers.
+"""The numbers of each sub-GCN in a round, by name.
+
+"loss" is the mean over its steps. A runner may add other numbers.
 """
 RunnerName = Literal["auto", "in-turn", "fused"]
 """The names below, for type checkers; a test compares them."""
@@ -34,12 +35,20 @@ class Runner(Protocol):
         steps: "StepRange",
         seed: int,
     ) -> Numbers:
-        """Train the sub-GCNs of a round for some steps, and return the numbers of each that took a
-        step.
+        """Train the sub-GCNs of a round for some steps.
 
-        All see the same batches, unless the sampler makes them independent; one without training
-        nodes makes no step. Dropout follows from `seed`, the run's. A loss that is not finite may
-        end the round.
+        All sub-GCNs see the same batches, unless the sampler makes them independent. A batch
+        without training nodes makes no step. A loss that is not finite may end the round.
+
+        Args:
+            round_: has the sub-GCNs of this process.
+            sampler: has the batches.
+            training: the settings, complete.
+            steps: which steps of the run these are.
+            seed: of the run, from which dropout follows.
+
+        Returns:
+            The numbers of each sub-GCN that took a step.
         """
 
 

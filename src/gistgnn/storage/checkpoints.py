@@ -29,7 +29,7 @@ from gistgnn.utils.tensors import is_digest
 T = TypeVar("T")
 
 KEPT = 2  # checkpoints of a run that are kept: the last ones
-VERSION = 6  # of a checkpoint's form; raise it when the state of a run has other entries
+VERSION = 7  # of a checkpoint's form; raise it when the state of a run has other entries
 # The folders of the checkpoints of narrow models, which a run trains one after another.
 NARROW = r"(part|stage)-\d+"
 _STATE = "state.json"
