@@ -75,7 +75,7 @@ class NarrowRuns:
 
     def batches_of(self, part: int) -> Sampler:
         """Return the sampler of a part, whose batches are its own if they are random."""
-        return self.sampler.apart().for_sub_gcn(part)
+        return self.sampler.with_independent_batches().for_sub_gcn(part)
 
     def model(self, widths: Widths, seed: int) -> GlobalModel:
         """Return a narrow model of the run, without values."""

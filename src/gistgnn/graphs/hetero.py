@@ -108,7 +108,7 @@ def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str
     """Return labels and masks: other types are in no split, and have no label."""
     store = data[target]
     count = counts[target]
-    others = sum(counts.values()) - counts[target]
+    other_nodes = sum(counts.values()) - counts[target]
     with naming(f"the HeteroData's {target!r}"):
         y = to_tensor(store["y"], "y")
         if y.shape[:1] != (count,):
@@ -116,13 +116,15 @@ def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str
                 f"y has shape {list(y.shape)}; expected a row for each of {count} nodes"
             )
         y = y if y.is_floating_point() else y.long()
-        found = {
-            "y": torch.cat([y, y.new_full((others, *y.shape[1:]), -1 if y.numel() == count else 0)])
+        labels = {
+            "y": torch.cat(
+                [y, y.new_full((other_nodes, *y.shape[1:]), -1 if y.numel() == count else 0)]
+            )
         }
         for name in ("train", "val", "test"):
             if (key := f"{name}_mask") in store:
-                found[key] = pad(check_mask(store[key], name, count, empty=True), (0, others))
-    return found
+                labels[key] = pad(check_mask(store[key], name, count, empty=True), (0, other_nodes))
+    return labels
 
 
 def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
@@ -156,36 +158,36 @@ def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
             pieces.append(edges + torch.tensor([[starts[kind[0]]], [starts[kind[-1]]]]))
     sizes = torch.tensor([piece.shape[1] for piece in pieces], dtype=torch.long)
     joined = torch.cat([torch.empty(2, 0, dtype=torch.long), *pieces], dim=1)
-    found = {"edge_index": joined, "edge_type": torch.arange(len(sizes)).repeat_interleave(sizes)}
+    fields = {"edge_index": joined, "edge_type": torch.arange(len(sizes)).repeat_interleave(sizes)}
     if any(bool((values != 1).any()) for values in from_adj_t.values()):
         for kind, values in from_adj_t.items():
             stores[kind].setdefault("edge_weight", values)
     for name in ("edge_weight", "edge_attr"):
-        given = {
+        values_by_type = {
             kind: to_tensor(stored[name], name) for kind, stored in stores.items() if name in stored
         }
-        if not given:
+        if not values_by_type:
             continue
-        _check_same_data(name, given, dict(zip(stores, sizes.tolist(), strict=True)))
-        found[name] = torch.cat(list(given.values()))
-    return found
+        _check_same_data(name, values_by_type, dict(zip(stores, sizes.tolist(), strict=True)))
+        fields[name] = torch.cat(list(values_by_type.values()))
+    return fields
 
 
-def _check_same_data(name: str, given: dict[Any, Tensor], sizes: dict[Any, int]) -> None:
+def _check_same_data(name: str, values_by_type: dict[Any, Tensor], sizes: dict[Any, int]) -> None:
     """Refuse edge data that some edge types lack, or that have other rows than edges, or other
     columns than others.
     """
-    first, *_ = given
+    first, *_ = values_by_type
     for kind, size in sizes.items():
         where = f"the HeteroData's {kind!r}"
-        if kind not in given:
-            how = (
+        if kind not in values_by_type:
+            advice = (
                 "give it to all edge types, or remove it from those that have it: del "
                 f"data[{first!r}].{name}"
             )
-            raise InputError(f"{where} has no {name}, and {first!r} has one; {how}")
-        shape = list(given[kind].shape)
-        expected = [size, *given[first].shape[1:]]
+            raise InputError(f"{where} has no {name}, and {first!r} has one; {advice}")
+        shape = list(values_by_type[kind].shape)
+        expected = [size, *values_by_type[first].shape[1:]]
         if shape != expected:
             columns = f", a row per edge and as many columns as {first!r}"
             raise InputError(f"{where}: {name} has shape {shape}; expected {expected}{columns}")

@@ -60,15 +60,21 @@ def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
         # ends the other.
         command = [sys.executable, "-P", str(program), name, str(count), str(seed)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        how: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True}
-        done = subprocess.run(command, env=environment, check=False, **how)
-        if done.returncode:
-            said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][
-                :160
-            ]
+        options: dict[str, Any] = {
+            "stderr": subprocess.PIPE,
+            "text": True,
+            "start_new_session": True,
+        }
+        finished = subprocess.run(command, env=environment, check=False, **options)
+        if finished.returncode:
+            last_line = (
+                finished.stderr.strip().splitlines() or [f"exit status {finished.returncode}"]
+            )[-1][:160]
             needs = f"it needs about {size(metis_bytes(graph.shape[0], graph.nnz))} of free memory"
-            what = f"METIS failed on {graph.shape[0]:,} nodes and {graph.nnz:,} edges ({said})"
-            raise InputError(f"{what}: {needs}; clusters by the random method need no METIS")
+            fault = (
+                f"METIS failed on {graph.shape[0]:,} nodes and {graph.nnz:,} edges ({last_line})"
+            )
+            raise InputError(f"{fault}: {needs}; clusters by the random method need no METIS")
         return np.load(folder / "part.npy", allow_pickle=False)
 
 

@@ -59,14 +59,14 @@ def raw_files(info: DatasetInfo, data_root: Path) -> list[Path]:
 
 def _join(splits: Sequence[list[Data]]) -> Data:
     """Join the training, validation and test graphs, in that order, to one graph with masks."""
-    whole = Batch.from_data_list([graph for graphs in splits for graph in graphs])
+    joined = Batch.from_data_list([graph for graphs in splits for graph in graphs])
     split = torch.arange(len(splits)).repeat_interleave(
         torch.tensor([sum(g.num_nodes for g in s) for s in splits])
     )
     masks = {
         f"{name}_mask": split == number for number, name in enumerate(("train", "val", "test"))
     }
-    return Data(x=whole.x, edge_index=whole.edge_index, y=whole.y, **masks)
+    return Data(x=joined.x, edge_index=joined.edge_index, y=joined.y, **masks)
 
 
 class _FromRaw(InMemoryDataset):
@@ -104,7 +104,7 @@ class _FromRaw(InMemoryDataset):
         names = [Path(path).name for path in self.raw_paths]
         if all((raw / name).exists() for name in names):
             return
-        before = socket.getdefaulttimeout()
+        former_timeout = socket.getdefaulttimeout()
         socket.setdefaulttimeout(30.0)  # seconds; PyG sets none
         try:
             raw.mkdir(parents=True, exist_ok=True)
@@ -116,8 +116,8 @@ class _FromRaw(InMemoryDataset):
                     if not (raw / name).exists():
                         os.replace(Path(self.raw_dir, name), raw / name)
         except Exception as error:  # HTTP, archives and file systems each have their own errors
-            what = f"raw files are missing in {raw} and cannot be downloaded ({reason(error)})"
-            raise InputError(f"{self.info.name}: {what}; put {', '.join(names)} there") from error
+            fault = f"raw files are missing in {raw} and cannot be downloaded ({reason(error)})"
+            raise InputError(f"{self.info.name}: {fault}; put {', '.join(names)} there") from error
         finally:
             self.root = root
-            socket.setdefaulttimeout(before)
+            socket.setdefaulttimeout(former_timeout)

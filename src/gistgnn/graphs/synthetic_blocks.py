@@ -124,11 +124,11 @@ class Blocks:
             (self._within_group, nearby),
             (self._to_other_groups, anywhere),
         )
-        each = (
+        keys_of_draws = (
             synthetic.distinct_edges(partial(draw, rng, group), count, nodes)
             for draw, count in draws
         )
-        keys = np.concatenate(list(each))
+        keys = np.concatenate(list(keys_of_draws))
         return self._number(keys // nodes), self._number(keys % nodes)
 
     def nodes(self, block: int) -> tuple[Singles, Ints, npt.NDArray[np.uint8]]:
@@ -159,8 +159,8 @@ class Blocks:
         pairs = int((sizes * (sizes - 1) // 2).sum())
         inside = min(round(INSIDE * total), int(_FULL * pairs))
         nearby = int(_FULL * (nodes * (nodes - 1) // 2 - pairs))
-        both = min(round((INSIDE + NEARBY) * total), inside + nearby)
-        return inside, both - inside, total - both
+        inside_group = min(round((INSIDE + NEARBY) * total), inside + nearby)
+        return inside, inside_group - inside, total - inside_group
 
     def _within_community(
         self, rng: np.random.Generator, group: int, count: int
@@ -170,8 +170,8 @@ class Blocks:
 
     def _within_group(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
         one, other = (self._drawn(rng, group, count) for _ in range(2))
-        apart = one != other
-        return self._pick(rng, one[apart], "wide"), self._pick(rng, other[apart], "wide")
+        differ = one != other
+        return self._pick(rng, one[differ], "wide"), self._pick(rng, other[differ], "wide")
 
     def _to_other_groups(
         self, rng: np.random.Generator, group: int, count: int
@@ -194,17 +194,17 @@ class Blocks:
     def _drawn(self, rng: np.random.Generator, group: int, count: int) -> Ints:
         """Draw communities of a group by size."""
         start, end = self._group_bounds[group : group + 2]
-        place = start + (rng.random(count) * (end - start)).astype(np.int64)
-        return np.searchsorted(self.bounds, place, "right") - 1
+        places = start + (rng.random(count) * (end - start)).astype(np.int64)
+        return np.searchsorted(self.bounds, places, "right") - 1
 
     def _pick(self, rng: np.random.Generator, community: Ints, level: str) -> Ints:
         """Draw a node of each community by weight; return its place."""
         start = self.bounds[community]
         size = self.bounds[community + 1] - start
-        place = (synthetic.weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(
+        offset = (synthetic.weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(
             np.int64
         )
-        return start + np.minimum(place, size - 1)
+        return start + np.minimum(offset, size - 1)
 
     def _splits(self, rng: np.random.Generator, numbers: Ints) -> npt.NDArray[np.uint8]:
         """Draw which nodes of a block are in which split. Over all blocks the counts are those of
@@ -214,15 +214,15 @@ class Blocks:
         begin = int(numbers[0])
         end = int(numbers[-1]) + 1
         order = rng.permutation(len(numbers))
-        taken = 0
+        assigned = 0
         split = np.zeros(len(numbers), np.uint8)
         part = nodes / self.recipe.nodes
         for number, total in enumerate(
             (self.info.train, round(part * self.recipe.val), round(part * TEST)), 1
         ):
             count = total * end // nodes - total * begin // nodes
-            split[order[taken : taken + count]] = number
-            taken += count
+            split[order[assigned : assigned + count]] = number
+            assigned += count
         return split
 
     def _number(self, place: Ints) -> Ints:

@@ -46,21 +46,21 @@ THETA = "theta"  # the folder, inside the run folder, of a Θ on disk
 
 def call_own(
     name: str,
-    own: Callable[..., Any],
+    function: Callable[..., Any],
     features: int,
     hidden: tuple[int, ...],
     classes: int,
     args: dict[str, Any],
 ) -> "nn.Module":
     """Return the model of a function of the user's own, as the command line calls it."""
-    said = "".join(f", {name}={value!r}" for name, value in args.items())
-    called = f"called as {name.rpartition(':')[2]}({features}, {hidden}, {classes}{said})"
+    keywords = "".join(f", {name}={value!r}" for name, value in args.items())
+    called = f"called as {name.rpartition(':')[2]}({features}, {hidden}, {classes}{keywords})"
     expected = (
         "it has to build a model from (in_features, hidden, classes), where hidden is a "
         "tuple of any widths"
     )
     with users_code(f"the model {name}, {called}, fails", expected):
-        model: nn.Module = own(features, hidden, classes, **args)
+        model: nn.Module = function(features, hidden, classes, **args)
     return model
 
 
@@ -305,10 +305,10 @@ class RunConfig:
 
         options: dict[str, Any] = {}
         if self.method not in UNSPLIT:
-            whole = [dim - first for dim in range(first, layers + 1) if dim not in partitioned]
+            whole_axes = [dim - first for dim in range(first, layers + 1) if dim not in partitioned]
             options = {
                 "input_axis": None if first else 0,
-                "whole": whole,
+                "whole": whole_axes,
                 "partition": self.partition,
             }
         trainer: GIST = METHODS[self.method](

@@ -61,11 +61,11 @@ def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
     """Prepare a folder for a run: remove what `overwrite` replaces; refuse a run that is not
     replaced or resumed.
     """
-    for own in (out / CHECKPOINTS, out / THETA):
-        if own.is_symlink():
+    for subfolder in (out / CHECKPOINTS, out / THETA):
+        if subfolder.is_symlink():
             raise InputError(
-                f"{own} is a link, and a run removes files there: take it away, or choose another "
-                "--out"
+                f"{subfolder} is a link, and a run removes files there: take it away, or choose "
+                "another --out"
             )
     checkpoints = Checkpoints(out / CHECKPOINTS)
     if overwrite:
@@ -167,8 +167,10 @@ def config_of(record: Record) -> RunConfig:
     model["hidden"] = tuple(model["hidden"])
     evaluation = Evaluation(**fields.pop("evaluation"))
     if model.get("own"):  # `Result.save` has written it
-        own = ModelConfig(model["name"], model["hidden"])
-        return RunConfig(fields["dataset"], own, seed=fields["seed"], evaluation=evaluation)
+        model_config = ModelConfig(model["name"], model["hidden"])
+        return RunConfig(
+            fields["dataset"], model_config, seed=fields["seed"], evaluation=evaluation
+        )
     return RunConfig(
         model=ModelConfig(**model),
         training=Training(**fields.pop("training")),
@@ -190,20 +192,20 @@ def open_run(
     check_files(out, record)
     config = config_of(record)
     model = record.config["model"]
-    own = model.get("own") or config.model.own
-    if own and build is None:
+    is_users_own = model.get("own") or config.model.own
+    if is_users_own and build is None:
         command = config.model.name if config.model.own else "package.module:function"
-        said = (
+        fault = (
             f"the model of {out} is a {model['name']} of your own: give the function that "
             "builds it (--model"
         )
-        raise InputError(f"{said} {command}, or load_run(folder, build))")
+        raise InputError(f"{fault} {command}, or load_run(folder, build))")
     try:
         features = record.graph.features
         classes = record.graph.classes
 
         def make(widths: Any) -> Any:
-            if build is None or not own:
+            if build is None or not is_users_own:
                 return config.model.build(features, widths, classes)
             if config.model.own:
                 return call_own(
@@ -212,22 +214,24 @@ def open_run(
             with users_code(f"build({widths}) failed", "give the function that was given to GIST"):
                 return build(widths)
 
-        if config.method == "ensemble" and not own:
-            found = config.trainer(features, classes).trained_spec.on_meta()
+        if config.method == "ensemble" and not is_users_own:
+            empty_model = config.trainer(features, classes).trained_spec.on_meta()
         else:
             with torch.device("meta"):
-                found = construct(make, config.model.hidden, shared=model.get("shared", False))
+                empty_model = construct(
+                    make, config.model.hidden, shared=model.get("shared", False)
+                )
     except (KeyError, TypeError) as error:
         raise InputError(
             f"{out / RESULT} does not describe a model ({reason(error)}): train the run again"
         ) from error
     if config.method != "ensemble":
-        check_model(out, record.fingerprint.get("model", {}), found)
+        check_model(out, record.fingerprint.get("model", {}), empty_model)
     tensors, scaling = split_scaling(read_tensors(out / MODEL, _advice(out)))
     if record.standardised != (scaling is not None):
         has = "no feature_mean" if scaling is None else "a feature_mean"
         raise InputError(f"{out / MODEL} has {has}, but {RESULT} says otherwise: {_advice(out)}")
-    return config, record, scaled_model(assign(found, tensors, str(out / MODEL)), scaling)
+    return config, record, scaled_model(assign(empty_model, tensors, str(out / MODEL)), scaling)
 
 
 def check_model(out: Path, trained: dict[str, Any], model: nn.Module) -> None:

@@ -220,8 +220,10 @@ def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Oper
         blocks = column_blocks(
             features, max(available_bytes(torch.device("cpu")) // 2 // (4 * nodes), 1)
         )
-        kept = f"{size(out.nbytes)} in {folder}"
-        log.info(f"the product of the edges with the features is computed once and kept: {kept}")
+        description = f"{size(out.nbytes)} in {folder}"
+        log.info(
+            f"the product of the edges with the features is computed once and kept: {description}"
+        )
         log.info(
             f"for it the features are read {'once' if len(blocks) == 1 else f'{len(blocks)} times'}"
         )
@@ -264,8 +266,8 @@ def training_subgraph(graph: Graph) -> Batch:
         degrees += torch.bincount(piece.row[inside], minlength=len(train))
     rowptr = torch.cat([degrees.new_zeros(1), degrees[train].cumsum(0)]).to(edges.rowptr.dtype)
     x = rows_of(graph.x, train.nonzero().squeeze(1)).to(device)
-    kept = torch.cat(insides)
-    data = {name: value[kept].to(device) for name, value in graph.edge_data.items()}
+    is_inside = torch.cat(insides)
+    data = {name: value[is_inside].to(device) for name, value in graph.edge_data.items()}
     inner = CSR(rowptr.to(device), torch.cat(cols).to(device))
     return Batch(
         x, inner, graph.y[graph.train], torch.arange(len(x), device=device), edge_data=data

@@ -86,8 +86,9 @@ class ClusterSampling(Sampling):
         """
         clusters, q, entropy = self.clusters_of(whole, seed)
         count = len(clusters) if clusters else len(cast(Tensor, whole.cluster_ptr)) - 1
-        options = {"independent": self.batches == "independent", "precompute": self.precompute}
-        made = ClusterBatches(whole, clusters, q, seed, **options)
+        made = ClusterBatches(whole, clusters, q, seed, precompute=self.precompute)
+        if self.batches == "independent":
+            made = made.with_independent_batches()
         made.facts = BatchFacts(clusters=count, clusters_per_batch=q, label_entropy=entropy)
         made.has_given_size = self.clusters_per_batch is not None
         if entropy is not None and entropy < clustering.POOR:
@@ -212,27 +213,28 @@ class ClusterBatches(RandomBatches):
 
     def __init__(
         self,
-        whole: Batch,
+        full_batch: Batch,
         clusters: Clusters | None,
         per_batch: int,
         seed: int = 0,
         *,
-        independent: bool = False,
         precompute: bool = True,
         alone: bool = False,
     ) -> None:
         per_batch = check_count("clusters_per_batch", per_batch)
-        super().__init__(seed, independent=independent)
+        super().__init__(seed)
         self.has_given_size = True  # the user's own; else it was chosen for the graph
-        ptr = cast(Tensor, whole.cluster_ptr)
+        ptr = cast(Tensor, full_batch.cluster_ptr)
         if clusters is not None:
-            if (nodes := clusters.order.numel()) != len(whole.x):
-                raise InputError(f"the clusters are of {nodes} nodes, the graph has {len(whole.x)}")
-            whole = _renumbered(whole, clusters)
+            if (nodes := clusters.order.numel()) != len(full_batch.x):
+                raise InputError(
+                    f"the clusters are of {nodes} nodes, the graph has {len(full_batch.x)}"
+                )
+            full_batch = _renumbered(full_batch, clusters)
             ptr = clusters.ptr
-        edges = whole.adj.pattern
-        self._whole = whole
-        self._device = whole.device
+        edges = full_batch.adj.pattern
+        self._full_batch = full_batch
+        self._device = full_batch.device
         self._ptr = ptr.numpy()
         self._clusters = len(ptr) - 1
         self._per_batch = per_batch
@@ -242,19 +244,19 @@ class ClusterBatches(RandomBatches):
         self._col = edges.col.cpu().numpy()
         self._cluster_of = np.arange(self._clusters, dtype=np.int32).repeat(np.diff(self._ptr))
         self._on_gpu: _EdgesOnGPU | None = None
-        if whole.x.device.type == "cuda":
+        if full_batch.x.device.type == "cuda":
             self._on_gpu = _EdgesOnGPU.of(
-                self._rowptr, self._col, self._ptr, self._cluster_of, whole.x.device
+                self._rowptr, self._col, self._ptr, self._cluster_of, full_batch.x.device
             )
             self._col = self._col[:0]  # it is on the GPU
             self._edge_data = {
-                name: value.to(self._device) for name, value in whole.edge_data.items()
+                name: value.to(self._device) for name, value in full_batch.edge_data.items()
             }
             first_epoch = self._drawn(0, -(-self._clusters // per_batch))
             self.largest_batch = self._on_gpu.largest(first_epoch, alone=alone)
         # counting nodes on a GPU would wait for it
-        self._train = torch.zeros(len(whole.x), dtype=torch.bool)
-        self._train[whole.loss_nodes.cpu()] = True
+        self._train = torch.zeros(len(full_batch.x), dtype=torch.bool)
+        self._train[full_batch.loss_nodes.cpu()] = True
         self._aggregated: dict[Operator, Tensor] = {}
         self.steps_per_epoch = -(-self._clusters // per_batch)
 
@@ -278,17 +280,17 @@ class ClusterBatches(RandomBatches):
     def make(self, group: Array) -> Batch:
         """Return the subgraph of the clusters ``group``, ascending; nodes keep their order."""
         ranges = list(zip(self._ptr[group].tolist(), self._ptr[group + 1].tolist(), strict=True))
-        if self._whole.is_stored:
-            for array in (self._whole.x, *self._aggregated.values()):
+        if self._full_batch.is_stored:
+            for array in (self._full_batch.x, *self._aggregated.values()):
                 read_ahead(array, ranges)
         pattern, data = self._induced(group, ranges)
         return Batch(
             self._own_features(ranges),
             pattern.to(self._device),
-            joined(self._whole.y, ranges),
+            joined(self._full_batch.y, ranges),
             to_device(joined(self._train, ranges).nonzero().squeeze(1), self._device),
             self._products(ranges) if self._precompute else None,
-            self._whole.is_sparse,
+            self._full_batch.is_sparse,
             edge_data={name: to_device(value, self._device) for name, value in data.items()},
         )
 
@@ -296,7 +298,7 @@ class ClusterBatches(RandomBatches):
         """Return the features of some ranges of nodes: [n, F], a CSR tensor where they are
         sparse.
         """
-        x = self._whole.x
+        x = self._full_batch.x
         if x.layout is torch.strided:
             return self._features(x, ranges)
         nodes = torch.cat([torch.arange(start, stop) for start, stop in ranges])
@@ -329,15 +331,15 @@ class ClusterBatches(RandomBatches):
         """Return Ā x. In memory, nothing holds the whole graph's operators afterwards: they take
         much memory.
         """
-        whole = self._whole
-        if whole.product is not None:
-            return whole.product(operator)
-        edges = whole.adj.pattern.for_products().to(self._device)
-        weight = whole.edge_data.get("edge_weight")
+        full_batch = self._full_batch
+        if full_batch.product is not None:
+            return full_batch.product(operator)
+        edges = full_batch.adj.pattern.for_products().to(self._device)
+        weight = full_batch.edge_data.get("edge_weight")
         adj = Adjacency.from_csr(
-            edges, whole.dtype, None if weight is None else weight.to(self._device)
+            edges, full_batch.dtype, None if weight is None else weight.to(self._device)
         )
-        return adj.aggregate(operator, whole.x)
+        return adj.aggregate(operator, full_batch.x)
 
     def _induced(self, group: Array, ranges: Ranges) -> tuple[CSR, dict[str, Tensor]]:
         """Return the edges between the nodes of some clusters, renumbered, and their data."""
@@ -349,10 +351,10 @@ class ClusterBatches(RandomBatches):
                 name: joined(value, cuts).index_select(0, places) for name, value in data
             }
         cuts = [(int(self._rowptr[start]), int(self._rowptr[stop])) for start, stop in ranges]
-        if self._whole.is_stored:
-            read_ahead(self._whole.adj.pattern.col, cuts)
+        if self._full_batch.is_stored:
+            read_ahead(self._full_batch.adj.pattern.col, cuts)
         source = np.concatenate([self._col[begin:end] for begin, end in cuts])
-        if self._whole.is_stored:
+        if self._full_batch.is_stored:
             check_sources(torch.from_numpy(source), len(self._cluster_of))
         degrees = [np.diff(self._rowptr[start : stop + 1]) for start, stop in ranges]
         # of each node's edges in `source`
@@ -376,7 +378,7 @@ class ClusterBatches(RandomBatches):
         dtype = index_dtype(nodes, len(col))
         pattern = CSR(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype))
         return pattern, {
-            name: joined(value, cuts)[inside] for name, value in self._whole.edge_data.items()
+            name: joined(value, cuts)[inside] for name, value in self._full_batch.edge_data.items()
         }
 
 
@@ -454,7 +456,7 @@ class _EdgesOnGPU:
         # One copy for all numbers.
         numbers = np.concatenate([node_shift, edge_shift, node_counts, edge_counts, group])
         sizes = [len(node_shift), *[len(group)] * 4]
-        shift, of_edges, per_cluster, edges_of, own = to_device(
+        shift, of_edges, per_cluster, edges_of, cluster_numbers = to_device(
             torch.from_numpy(numbers), device
         ).split(sizes)
 
@@ -464,7 +466,7 @@ class _EdgesOnGPU:
         local = shift.index_select(0, cluster).add_(source)
         inside = local >= 0
         if alone:
-            inside &= cluster == own.repeat_interleave(edges_of, output_size=edges)
+            inside &= cluster == cluster_numbers.repeat_interleave(edges_of, output_size=edges)
         # edges of the batch before each edge
         before = torch.nn.functional.pad(inside.cumsum(0), (1, 0))
         # The edges that are not in the batch share one place, at the end.
@@ -509,15 +511,17 @@ class _EdgesOnGPU:
         )
 
 
-def _renumbered(whole: Batch, clusters: Clusters) -> Batch:
+def _renumbered(full_batch: Batch, clusters: Clusters) -> Batch:
     """Return a copy of a graph with its nodes in the order of its clusters."""
-    pattern = whole.csr
+    pattern = full_batch.csr
     numbers = clusters.order.numpy()
-    order = clusters.order.to(whole.x.device)
+    order = clusters.order.to(full_batch.x.device)
     train = torch.zeros(len(numbers), dtype=torch.bool, device=order.device)
-    train[whole.loss_nodes] = True
+    train[full_batch.loss_nodes] = True
     entries = (
-        np.arange(pattern.num_edges) if whole.edge_data else np.ones(pattern.num_edges, np.int8)
+        np.arange(pattern.num_edges)
+        if full_batch.edge_data
+        else np.ones(pattern.num_edges, np.int8)
     )
     rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[
         numbers
@@ -526,13 +530,17 @@ def _renumbered(whole: Batch, clusters: Clusters) -> Batch:
     place_of_node[numbers] = np.arange(len(numbers))
     edges = CSR(torch.from_numpy(rows.indptr), torch.from_numpy(place_of_node[rows.indices]))
     data = {
-        name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()
+        name: value.cpu()[torch.from_numpy(rows.data)]
+        for name, value in full_batch.edge_data.items()
     }
     # Sparse rows are gathered once here, and not searched for in every dense batch.
-    x = rows_of(whole.features.csr if isinstance(whole.features, SparseMatrix) else whole.x, order)
-    y = whole.y.index_select(0, order)
+    x = rows_of(
+        full_batch.features.csr if isinstance(full_batch.features, SparseMatrix) else full_batch.x,
+        order,
+    )
+    y = full_batch.y.index_select(0, order)
     nodes = train.index_select(0, order).cpu().nonzero().squeeze(1)
-    return Batch(x, edges, y, nodes, sparse=whole.is_sparse, edge_data=data)
+    return Batch(x, edges, y, nodes, sparse=full_batch.is_sparse, edge_data=data)
 
 
 def joined(values: Tensor, ranges: Ranges) -> Tensor:

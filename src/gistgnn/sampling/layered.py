@@ -34,7 +34,7 @@ class LayeredSampling(Sampling):
 
     per_layer: ClassVar[str]
     # a value of that setting below 1, which means all there are; so do large ones
-    also: ClassVar[int | None] = None
+    unlimited: ClassVar[int | None] = None
     refuses: ClassVar[str | None] = None  # see `SampledAdjacency`
 
     batch_size: int  # a field of the subclasses
@@ -53,7 +53,7 @@ class LayeredSampling(Sampling):
 
     def _checked(self, number: Any) -> int:
         """Return a number of a layer as Python's; raise InputError if it is none."""
-        if self.also is not None and as_integer(number) == self.also:
+        if self.unlimited is not None and as_integer(number) == self.unlimited:
             return number
         return check_count(self.per_layer, number)
 
@@ -150,7 +150,7 @@ class NeighborSampling(LayeredSampling):
 
     name = "neighbor"
     per_layer = "fanouts"
-    also = ALL
+    unlimited = ALL
 
     fanouts: int | tuple[int, ...] = 10
     batch_size: AtLeastOne = 512
@@ -204,17 +204,17 @@ def _cut(
     structure: Structure,
     nodes: Array,
     reached: list[int],
-    kept: Array,
+    drawn_edges: Array,
     sources: Array,
     data: dict[str, Tensor],
 ) -> list[SampledAdjacency]:
     """Return every layer's edges: all edges into its output nodes, which are the first nodes of the
     batch.
     """
-    where = torch.from_numpy(nodes)
-    counts_of_nodes = torch.from_numpy(kept)
-    degrees = structure.degrees.of(where)
-    counts = structure.counts[where[: len(counts_of_nodes)]]
+    batch_nodes = torch.from_numpy(nodes)
+    counts_of_nodes = torch.from_numpy(drawn_edges)
+    degrees = structure.degrees.of(batch_nodes)
+    counts = structure.counts[batch_nodes[: len(counts_of_nodes)]]
     weight = (counts.to(degrees.plain.dtype) / counts_of_nodes).repeat_interleave(counts_of_nodes)
     if "edge_weight" in data:
         weight *= data["edge_weight"].to(weight)

@@ -118,21 +118,21 @@ class SaintBatches(RandomBatches):
             chosen[np.searchsorted(self._cumulated, draws, side="right")] = True
         nodes = np.flatnonzero(chosen)
         part = _within(self.edges, nodes)
-        where = torch.from_numpy(nodes)
+        node_numbers = torch.from_numpy(nodes)
         weights = torch.from_numpy(self.weights(part, nodes))
         data = (
             structure.data_of(_within(structure.entries, nodes).data) if structure.edge_data else {}
         )
         if "edge_weight" in data:
             weights = weights * data["edge_weight"].to(weights)
-        adj = SampledAdjacency(pattern_of(part), structure.degrees.of(where), weights)
+        adj = SampledAdjacency(pattern_of(part), structure.degrees.of(node_numbers), weights)
         trains = self._trains[nodes]
         weight = torch.from_numpy(1 / (self.sampled[nodes[trains]] * len(structure.train))).to(
             adj.dtype
         )
         return Batch(
-            structure.features(where), adj.to(y.device),
-            y.index_select(0, to_device(where, y.device)),
+            structure.features(node_numbers), adj.to(y.device),
+            y.index_select(0, to_device(node_numbers, y.device)),
             to_device(torch.from_numpy(np.flatnonzero(trains)), y.device),
             sparse=structure.sparse, loss_weights=to_device(weight, y.device), edge_data=data,
         )  # fmt: skip

@@ -89,7 +89,7 @@ class Sampler(ABC):
         """
         return self
 
-    def apart(self) -> Self:
+    def with_independent_batches(self) -> Self:
         """Return the same sampler with independent batches, if its batches are random."""
         return self
 
@@ -199,7 +199,7 @@ class RandomBatches(Sampler):
         # its batches stay its own, whoever takes them
         return self._changed(_stream=(i,), _independent=False)
 
-    def apart(self) -> Self:
+    def with_independent_batches(self) -> Self:
         return self._changed(_independent=True)
 
     @abstractmethod

@@ -221,10 +221,12 @@ class Meter:
         left.
         """
         fresh = self._done - self._first
-        rest = self._total - self._done
-        if fresh <= 0 or rest <= 0:
+        remaining = self._total - self._done
+        if fresh <= 0 or remaining <= 0:
             return []
-        seconds = (self._updated - self._begun) / fresh * rest - (time.monotonic() - self._updated)
+        seconds = (self._updated - self._begun) / fresh * remaining - (
+            time.monotonic() - self._updated
+        )
         return [f"{rough_duration(seconds)} left"]
 
     def log(self, *parts: str) -> None:

@@ -71,8 +71,8 @@ def _cgroups(controller: str, root: Path) -> Iterator[tuple[str, Path]]:
     """
     mounted = _mounts(controller, root)
     for line in _text(_under(root, f"{_PROCESS}/cgroup")).splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        number, _, controllers_and_path = line.partition(":")
+        controllers, _, path = controllers_and_path.partition(":")
         kind = "cgroup2" if number == "0" and not controllers else "cgroup"
         if kind == "cgroup" and controller not in controllers.split(","):
             continue
@@ -90,7 +90,7 @@ def _mounts(controller: str, root: Path) -> dict[str, list[tuple[Path, str]]]:
     """Return where the hierarchies are mounted that may limit by a controller, and which of their
     cgroups is there.
     """
-    found: dict[str, list[tuple[Path, str]]] = {}
+    mounts: dict[str, list[tuple[Path, str]]] = {}
     for line in _text(_under(root, f"{_PROCESS}/mountinfo")).splitlines():
         fields, _, described = line.partition(" - ")
         kind, _, options = described.partition(" ")
@@ -98,11 +98,11 @@ def _mounts(controller: str, root: Path) -> dict[str, list[tuple[Path, str]]]:
         if len(words) > 4 and (
             kind == "cgroup2" or (kind == "cgroup" and controller in options.split()[-1].split(","))
         ):
-            found.setdefault(kind, []).append((_under(root, words[4]), words[3]))
-    if not found:
+            mounts.setdefault(kind, []).append((_under(root, words[4]), words[3]))
+    if not mounts:
         usual = _under(root, "/sys/fs/cgroup")
-        found = {"cgroup2": [(usual, "/")], "cgroup": [(usual / controller, "/")]}
-    return found
+        mounts = {"cgroup2": [(usual, "/")], "cgroup": [(usual / controller, "/")]}
+    return mounts
 
 
 def _unified_limit(folder: Path, root: Path) -> MemoryLimit | None:

@@ -60,8 +60,8 @@ def usable_device(name: "str | torch.device") -> "torch.device":
             f"device is {shown(name)}, expected cpu, cuda or cuda:N ({reason(error)})"
         ) from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        found = plural(torch.cuda.device_count(), "GPU")
-        raise InputError(f"device is '{device}', but torch finds {found} here: use cpu")
+        gpus = plural(torch.cuda.device_count(), "GPU")
+        raise InputError(f"device is '{device}', but torch finds {gpus} here: use cpu")
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
@@ -141,12 +141,12 @@ def _git(folder: Path, *words: str) -> str | None:
     """Return what git prints; None where it fails or is not installed."""
     try:
         command = ["git", "-C", str(folder), *words]
-        done = subprocess.run(
+        finished = subprocess.run(
             command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return finished.stdout.strip()
 
 
 def version_of(name: str) -> str | None:

@@ -105,10 +105,10 @@ class PeakBytes(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        given = _storage_bytes((args, kwargs))
+        of_arguments = _storage_bytes((args, kwargs))
         out = func(*args, **(kwargs or {}))
         for storage, count in _storage_bytes(out).items():
-            if storage not in given:
+            if storage not in of_arguments:
                 self._made[storage] = count
         self._made = {ref: count for ref, count in self._made.items() if not ref.expired()}
         self.peak = max(self.peak, sum(self._made.values()))

@@ -308,11 +308,11 @@ class TablesSource:
     def write_ids(self, folder: Path, memory: int) -> ArrayEntry:
         """Write the nodes' ids, for the graph and for `edges`."""
         table = self._nodes
-        place = self._place[_NODE]
+        id_column = self._place[_NODE]
         with database(folder, memory) as connection:
             file = quoted(str(folder / _IDS))
             columns = (
-                f"{table.text(place)} AS id, {table.identity(place)} AS same, row_number() "
+                f"{table.text(id_column)} AS id, {table.identity(id_column)} AS same, row_number() "
                 "OVER () - 1 AS number"
             )
             connection.execute(
@@ -322,11 +322,11 @@ class TablesSource:
                 f"SELECT min(id) FROM {file} GROUP BY same HAVING count(*) > 1 OR same = '' LIMIT 1"
             )
             for (text,) in connection.sql(twice).fetchall():
-                what = (
+                fault = (
                     f"node {printable(text)[:80]!r} is in two rows" if text else "a node has no id"
                 )
                 raise InputError(
-                    f"{what}; expected a row for each node, with an id of its own in the column "
+                    f"{fault}; expected a row for each node, with an id of its own in the column "
                     f"{_NODE}"
                 )
             if (
