@@ -66,8 +66,9 @@ def call_own(
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """One of the models of `gistgnn.nn`, or a function of the user's own, which needs `hidden` and
-    `args` alone.
+    """One of the models of `gistgnn.nn`, or a function of the user's own.
+
+    The function needs `hidden` and `args` alone.
     """
 
     name: Annotated[
@@ -212,7 +213,7 @@ class RunConfig:
     inductive: Annotated[
         bool, Meta(description="train on the subgraph of the training nodes; scores are of all")
     ] = False
-    # None: unless they are words (`Standardisation.suits`)
+    # By default features are scaled unless they are words (`Standardisation.suits`).
     standardise: Annotated[
         bool | None,
         Meta(description="scale features to mean 0, deviation 1 over training nodes"),
@@ -268,8 +269,9 @@ class RunConfig:
 
     @property
     def _split_widths(self) -> list[int]:
-        """The widths of the hidden layers that are split into blocks, where learning rates do not
-        follow them.
+        """The widths of the hidden layers that are split into blocks.
+
+        They are left out where learning rates follow the widths by muP.
         """
         if self.method in UNSPLIT or self.sub_gcns == 1 or self.width_scaling == "mup":
             return []
@@ -280,15 +282,16 @@ class RunConfig:
     def trainer(
         self, features: int, classes: int, out: Path | None = None, ranks: "World | None" = None
     ) -> "GIST":
-        """Return the `GIST` or the baseline that trains this run; a Θ on disk lies in the run
-        folder `out`.
+        """Return the `GIST` or the baseline that trains this run.
+
+        A Θ on disk lies in the run folder `out`.
         """
         from gistgnn.fit.prepare import independent
         from gistgnn.theta.registry import Store
 
         check_choice("method", self.method, METHODS)
         if self.method in UNSPLIT:
-            # refuses the whole graph before anything is trained
+            # The whole graph is refused here, before anything is trained.
             independent(self.sampler, self.method)
         layers = len(self.model.hidden)
         partitioned = self.partitioned_dims
@@ -329,8 +332,9 @@ class RunConfig:
         return trainer
 
     def fit(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Result":
-        """Train with these settings; `hooks` are the arguments of `GIST.fit` that do not change the
-        result.
+        """Train with these settings.
+
+        `hooks` are the arguments of `GIST.fit` that do not change the result.
         """
         return gist.fit(graph, self.training, **{**self._options, **hooks})
 

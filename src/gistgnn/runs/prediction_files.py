@@ -1,5 +1,6 @@
-"""The files that `gistgnn predict` writes. Predictions are written as they come: they need not fit
-in memory.
+"""The files that `gistgnn predict` writes.
+
+Predictions are written as they come: they need not fit in memory.
 """
 
 import csv

@@ -58,8 +58,9 @@ def write_run(out: Path, record: Record, model: nn.Module) -> None:
 
 
 def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
-    """Prepare a folder for a run: remove what `overwrite` replaces; refuse a run that is not
-    replaced or resumed.
+    """Prepare a folder for a run: remove what `overwrite` replaces.
+
+    An earlier run that is neither replaced nor resumed is an InputError.
     """
     for subfolder in (out / CHECKPOINTS, out / THETA):
         if subfolder.is_symlink():
@@ -76,7 +77,7 @@ def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
         )
     elif (out / RESULT).exists() and not resume:
         raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
-    # Θ of a run that is replaced, or that was killed before its first checkpoint
+    # Such a Θ is of a run that is replaced, or that was killed before its first checkpoint.
     if not checkpoints.newest():
         for folder in every_folder(out / THETA):
             remove(folder)
@@ -105,8 +106,9 @@ def check_finished(out: Path, fingerprint: Fingerprint) -> None:
 
 
 def note_on(record: Record) -> str | None:
-    """Return what has to be known of a run's model if the run did not end as it should; None: it
-    did.
+    """Return what has to be known of a run's model if the run did not end as it should.
+
+    Returns None if it did.
     """
     if record.diverged is not None:
         why = record.diverged.partition(";")[0]
@@ -138,8 +140,9 @@ def read_record(out: Path) -> Record:
 
 
 def trained_tensors(out: Path) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a finished run's best model, with which another run
-    begins.
+    """Return the parameters and buffers of a finished run's best model.
+
+    Another run begins with them.
     """
     check_files(out, read_record(out))
     return read_tensors(out / MODEL, _advice(out))
@@ -166,7 +169,7 @@ def config_of(record: Record) -> RunConfig:
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
     evaluation = Evaluation(**fields.pop("evaluation"))
-    if model.get("own"):  # `Result.save` has written it
+    if model.get("own"):  # then `Result.save` has written the record
         model_config = ModelConfig(model["name"], model["hidden"])
         return RunConfig(
             fields["dataset"], model_config, seed=fields["seed"], evaluation=evaluation
@@ -183,8 +186,9 @@ def config_of(record: Record) -> RunConfig:
 def open_run(
     out: Path, build: Callable[..., Any] | None = None
 ) -> tuple[RunConfig, Record, nn.Module]:
-    """Return a finished run's configuration, record, and model in evaluation mode, large weights
-    mapped.
+    """Return a finished run's configuration, record, and model in evaluation mode.
+
+    Large weights are mapped.
     """
     # `build` makes a model of the user's own, and was given to `GIST`, or to --model. Without it
     # such a model is refused: the code that result.json names does not run unasked.
@@ -235,8 +239,9 @@ def open_run(
 
 
 def check_model(out: Path, trained: dict[str, Any], model: nn.Module) -> None:
-    """Refuse a model with other layers than the one that was trained; where only an attribute
-    differs, note it.
+    """Refuse a model with other layers than the one that was trained.
+
+    Where only an attribute differs, a note is logged.
 
     Its tensors may fit all the same: a norm or an activation need not have any. `trained` is what
     the fingerprint says of the model.
@@ -265,8 +270,9 @@ def choose_device(name: str) -> str:
 
 
 def load_run(folder: str | Path, build: Build | None = None) -> Result:
-    """Return the result of a finished run: of `gistgnn train`, or one that `Result.save` has
-    written.
+    """Return the result of a finished run.
+
+    It is a run of `gistgnn train`, or one that `Result.save` has written.
 
     Example:
         >>> result = load_run("runs/mine", build)

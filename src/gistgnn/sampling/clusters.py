@@ -33,15 +33,17 @@ from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.checks import AtLeastOne, check_choice, check_count
 from gistgnn.utils.tensors import Array, to_device
 
-# some rows of an array: the first one of each range, and the one after the last
+# Ranges of rows of an array: the first row of each, and the one after its last.
 Ranges = list[tuple[int, int]]
 
 log = logging.getLogger(__name__)
 
-_ROOM = 1.1  # of the edges, for batches of later epochs
-_DENSE = 2048  # clusters, up to which the numbers of edges between them are a dense matrix
-WHOLE_GRAPH = 2000  # nodes at most, about those of a batch of clusters
-# share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M
+# Batches of later epochs may have so many times the edges of the largest one of the first epoch.
+_EDGE_MARGIN = 1.1
+# Up to so many clusters the numbers of edges between them are a dense matrix.
+_MOST_IN_DENSE = 2048
+WHOLE_GRAPH = 2000  # nodes of a graph that is trained on as a whole, about those of a batch
+# The share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
 METIS_INSIDE = 0.6
 
 
@@ -50,11 +52,11 @@ class ClusterSampling(Sampling):
     """Training by clusters.
 
     Args:
-        clusters: c, the number of clusters. None: those of the graph's folder, or as many as
-            batches of about 2,000 nodes need to show about the classes that random nodes do (see
+        clusters: c, the number of clusters. Defaults to those of the graph's folder, or to as many
+            as batches of about 2,000 nodes need to show about the classes that random nodes do (see
             `gistgnn.graphs.clustering`).
-        clusters_per_batch: q; None: about 2,000 nodes, or more where c is given and batches show
-            few classes.
+        clusters_per_batch: q. Defaults to about 2,000 nodes, or more where c is given and batches
+            show few classes.
         method: "metis", which cuts few edges; "split", which splits the clusters of a coarse cut by
             METIS: it cuts more edges, in a fraction of the time; "stream", which cuts about as few,
             in less time and memory on large graphs; or "random", for comparison.
@@ -81,8 +83,9 @@ class ClusterSampling(Sampling):
         check_choice("method", self.method, METHODS)
 
     def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
-        """Cluster a graph, or read its clusters from the cache, and return the sampler; see
-        `Sampling.sampler`.
+        """Cluster a graph, or read its clusters from the cache, and return the sampler.
+
+        See `Sampling.sampler`.
         """
         clusters, q, entropy = self.clusters_of(whole, seed)
         count = len(clusters) if clusters else len(cast(Tensor, whole.cluster_ptr)) - 1
@@ -96,8 +99,9 @@ class ClusterSampling(Sampling):
         return made
 
     def clusters_of(self, whole: Batch, seed: int) -> tuple[Clusters | None, int, float | None]:
-        """Return the clusters (None: the nodes are in their order), how many make a batch, and what
-        it shows.
+        """Return the clusters, how many make a batch, and the share of the labels' entropy in it.
+
+        The clusters are None where the nodes are in their order already.
         """
         ptr = whole.cluster_ptr
         c = self.clusters
@@ -140,9 +144,7 @@ class ClusterSampling(Sampling):
         return clusters, per_batch, found
 
     def _note_poor(self, entropy: float, clusters: int, per_batch: int, whole: Batch) -> None:
-        """Say what to take where the user's own choice, or the folder's clusters, show few
-        classes.
-        """
+        """Log what to choose where batches of the given clusters show few classes."""
         finest = min(round(clustering.FINER[-1] * first_cut(nodes := whole.x.shape[0])), nodes)
         if whole.cluster_ptr is not None:
             advice = f"cut the graph anew, by `gistgnn partition --clusters {finest}`"
@@ -160,8 +162,9 @@ class ClusterSampling(Sampling):
         )
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters
-        of the same batch.
+        """Count q/c of the nodes, and the edges between them.
+
+        These are the edges inside their clusters, and those between clusters of the same batch.
         """
         c = self.clusters or graph.clusters or first_cut(graph.nodes)
         q = min(self.clusters_per_batch or first_batch(graph.nodes, c), c)
@@ -174,14 +177,18 @@ class ClusterSampling(Sampling):
 
 
 class AutoSampling(Sampling):
-    """Training on the whole graph up to `WHOLE_GRAPH` nodes; by clusters above, or where batches
-    are independent.
+    """Training on the whole graph, or by clusters where it is large.
+
+    Batches are clusters above `WHOLE_GRAPH` nodes, or where they are independent.
     """
 
     name = "auto"
 
     def choose(self, nodes: int) -> ClusterSampling | None:
-        """Return the settings for a graph of some nodes; None: every step sees the whole graph."""
+        """Return the settings for a graph of some nodes.
+
+        Returns None if every step sees the whole graph.
+        """
         small = nodes <= WHOLE_GRAPH and self.batches == "shared"
         return None if small else ClusterSampling(batches=self.batches)
 
@@ -201,14 +208,23 @@ def chosen_sampling(sampling: Sampling | None, nodes: int) -> Sampling | None:
 
 
 class ClusterBatches(RandomBatches):
-    """Batches of `per_batch` random clusters: all their nodes, and all edges between these.
+    """Batches of random clusters: all their nodes, and all edges between these.
 
-    An epoch is a random permutation of the c clusters, cut into groups of q = `per_batch`; it
+    An epoch is a random permutation of the c clusters, cut into groups of q = `per_batch`. It
     follows from (seed, epoch), so that a batch follows from its step alone. A batch may hold no
-    training node. The graph is copied once and renumbered, so that a batch is made of contiguous
-    slices; the edges into a node keep their order, so that its row of Ā x has the same bits. A
-    folder of clusters is so already: its batches are read from files. `clusters` None means
-    `Batch.cluster_ptr`; with `alone`, edges between clusters are left out.
+    training node.
+
+    The graph is copied once and renumbered, so that a batch is made of contiguous slices. The edges
+    into a node keep their order, so that its row of Ā x has the same bits. A folder of clusters is
+    in this order already, and its batches are read from files.
+
+    Args:
+        full_batch: what training sees of the graph.
+        clusters: of its nodes. Defaults to `Batch.cluster_ptr`.
+        per_batch: q.
+        seed: of the run.
+        precompute: see `ClusterSampling`.
+        alone: leave out the edges between clusters.
     """
 
     def __init__(
@@ -254,7 +270,7 @@ class ClusterBatches(RandomBatches):
             }
             first_epoch = self._drawn(0, -(-self._clusters // per_batch))
             self.largest_batch = self._on_gpu.largest(first_epoch, alone=alone)
-        # counting nodes on a GPU would wait for it
+        # Counting nodes on a GPU would wait for it.
         self._train = torch.zeros(len(full_batch.x), dtype=torch.bool)
         self._train[full_batch.loss_nodes.cpu()] = True
         self._aggregated: dict[Operator, Tensor] = {}
@@ -295,8 +311,9 @@ class ClusterBatches(RandomBatches):
         )
 
     def _own_features(self, ranges: Ranges) -> Tensor:
-        """Return the features of some ranges of nodes: [n, F], a CSR tensor where they are
-        sparse.
+        """Return the features of some ranges of nodes: [n, F].
+
+        They are a CSR tensor where they are sparse.
         """
         x = self._full_batch.x
         if x.layout is torch.strided:
@@ -308,8 +325,9 @@ class ClusterBatches(RandomBatches):
         return to_device(joined(x, ranges), self._device)
 
     def _products(self, ranges: Ranges) -> Callable[[Operator], Tensor]:
-        """Return a function that gives the ranges' rows of Ā x of the whole graph; its first call
-        computes them all.
+        """Return a function that gives the ranges' rows of the whole graph's Ā x.
+
+        Its first call computes all of Ā x.
         """
         ready = {
             operator: self._features(product, ranges)
@@ -328,8 +346,9 @@ class ClusterBatches(RandomBatches):
         return product
 
     def _product(self, operator: Operator) -> Tensor:
-        """Return Ā x. In memory, nothing holds the whole graph's operators afterwards: they take
-        much memory.
+        """Return Ā x of the whole graph.
+
+        In memory, nothing holds the graph's operators afterwards: they take much memory.
         """
         full_batch = self._full_batch
         if full_batch.product is not None:
@@ -357,11 +376,11 @@ class ClusterBatches(RandomBatches):
         if self._full_batch.is_stored:
             check_sources(torch.from_numpy(source), len(self._cluster_of))
         degrees = [np.diff(self._rowptr[start : stop + 1]) for start, stop in ranges]
-        # of each node's edges in `source`
+        # The ends of each node's edges in `source`.
         ends = np.concatenate([np.zeros(1, np.int64), *degrees]).cumsum()
         # A cluster moves as a whole from its place in the graph to its place in the batch.
         sizes = self._ptr[group + 1] - self._ptr[group]
-        # below 0: not in the batch
+        # Nodes of other clusters get numbers below 0.
         move = np.full(self._clusters, -len(self._cluster_of), source.dtype)
         move[group] = sizes.cumsum() - sizes - self._ptr[group]
         local = source + move[self._cluster_of[source]]
@@ -384,8 +403,9 @@ class ClusterBatches(RandomBatches):
 
 @dataclass(frozen=True)
 class _EdgesOnGPU:
-    """Edges on a GPU, in the order of their clusters; batches of them are made there, without
-    waiting for the GPU.
+    """Edges on a GPU, in the order of their clusters.
+
+    Batches of them are made there, without waiting for the GPU.
 
     What a mask selects has a size that only the GPU knows. Here the host knows it beforehand: it
     has the number of edges between any two clusters.
@@ -396,7 +416,7 @@ class _EdgesOnGPU:
     cluster_of: Tensor  # [N], on the GPU
     first_nodes: Array  # [c + 1], where every cluster begins
     first_edges: Array  # [c + 1], where the edges into its nodes begin
-    # [c, c], edges from the cluster of the column into that of the row
+    # [c, c], how many edges go from the cluster of the column into that of the row.
     edges_between: "sp.csr_matrix | Array"
     loops: Array  # [c], edges from a node to itself
 
@@ -409,7 +429,7 @@ class _EdgesOnGPU:
         first_edges = rowptr[ptr].astype(np.int64)
         sources = cluster_of[col]
         between: sp.csr_matrix | Array
-        if clusters <= _DENSE:
+        if clusters <= _MOST_IN_DENSE:
             pairs = sources + clusters * np.arange(clusters).repeat(np.diff(first_edges))
             between = np.bincount(pairs, minlength=clusters**2).reshape(clusters, clusters)
         else:
@@ -436,8 +456,9 @@ class _EdgesOnGPU:
         )
 
     def induced(self, group: Array, *, alone: bool) -> tuple[CSR, Tensor]:
-        """Return the edges between the nodes of some clusters, and their places among all edges
-        into these nodes.
+        """Return the edges between the nodes of some clusters.
+
+        Also returns their places among all edges into these nodes.
 
         Args:
             group: the clusters, ascending.
@@ -449,7 +470,7 @@ class _EdgesOnGPU:
         nodes = int(node_counts.sum())
         edges = int(edge_counts.sum())
         inside_count = self._count(group, alone=alone)
-        # below 0: not in the batch
+        # Nodes of other clusters get numbers below 0.
         node_shift = np.full(len(self.first_nodes) - 1, -len(self.cluster_of), np.int64)
         node_shift[group] = node_counts.cumsum() - node_counts - self.first_nodes[group]
         edge_shift = edge_counts.cumsum() - edge_counts - self.first_edges[group]
@@ -467,7 +488,7 @@ class _EdgesOnGPU:
         inside = local >= 0
         if alone:
             inside &= cluster == cluster_numbers.repeat_interleave(edges_of, output_size=edges)
-        # edges of the batch before each edge
+        # How many edges of the batch come before each edge.
         before = torch.nn.functional.pad(inside.cumsum(0), (1, 0))
         # The edges that are not in the batch share one place, at the end.
         new_places = torch.where(inside, before[:-1], inside_count)
@@ -495,15 +516,15 @@ class _EdgesOnGPU:
     def largest(self, groups: Iterable[Array], *, alone: bool) -> tuple[int, int] | None:
         """Return the most nodes of a batch, and about the most edges, for batches like these.
 
-        None: there are edges from a node to itself. Some layers replace them, and how many a batch
-        has varies.
+        Returns None if there are edges from a node to itself. Some layers replace them, and how
+        many a batch has varies.
         """
         if self.loops.any():
             return None
         batches = list(groups)
         sizes = np.sort(np.diff(self.first_nodes))[::-1]
         edges = max(self._count(np.sort(group), alone=alone) for group in batches)
-        return int(sizes[: max(map(len, batches))].sum()), int(_ROOM * edges)
+        return int(sizes[: max(map(len, batches))].sum()), int(_EDGE_MARGIN * edges)
 
     def _node_ranges(self, group: Array) -> Ranges:
         return list(

@@ -155,7 +155,7 @@ class LoaderBatches(RandomBatches):
         self._loader = settings.loader
         self._reader = reader
         self._draws: dict[tuple[int, ...], Draws] = {}  # by the stream: one for every worker
-        # what was drawn in this round, by step; None: each step is drawn when it is asked for
+        # What was drawn in this round, by step. Without it each step is drawn when it is asked for.
         self._of_round: dict[int, Any] | None = None
         self.steps_per_epoch = settings.steps_per_epoch
         if self._independent:

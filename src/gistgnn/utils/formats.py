@@ -30,8 +30,9 @@ def duration(seconds: float) -> str:
 
 
 def rough_duration(seconds: float) -> str:
-    """Format seconds that are known roughly, 1 s at least: "5 s", "12 min", "3 h 20 min", "2 days 4
-    h".
+    """Format seconds that are known roughly: "5 s", "12 min", "3 h 20 min", "2 days 4 h".
+
+    It is 1 s at least.
     """
     seconds = max(seconds, 1.0)
     minutes = round(seconds / 60)
