@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 def from_hetero(
     data: "HeteroData", target: str | None = None, *, standardise: bool | None = None
 ) -> "Data":
-    """Join the types of a `HeteroData` to one `Data` for `GIST.fit`, as PyG's `to_homogeneous`
-    does.
+    """Join the types of a `HeteroData` to one `Data` for `GIST.fit`.
+
+    PyG's `to_homogeneous` does so, too.
 
     Nodes of the target type come first, in their own order. The other types follow, in the order of
     ``data.node_types``. Each type has its own columns of ``x``: its features, if it has some, and a
@@ -41,10 +42,10 @@ def from_hetero(
         data: the target type has ``y``, ``train_mask``, ``val_mask`` and perhaps ``test_mask``; all
             edge types have ``edge_index``, and either all or none ``edge_weight`` and
             ``edge_attr``.
-        target: the node type to learn; None: the only one with ``y``, or, of several, with
+        target: the node type to learn. Defaults to the only one with ``y``, or, of several, with
             ``train_mask``.
-        standardise: scale the features of each type to mean 0 and deviation 1 over its nodes; None:
-            unless they are words (see `GIST.fit`).
+        standardise: scale the features of each type to mean 0 and deviation 1 over its nodes. By
+            default they are scaled unless they are words (see `GIST.fit`).
 
     Returns:
         The fields that `GIST.fit` needs, on the CPU; ``edge_type``, an edge's place in
@@ -54,7 +55,7 @@ def from_hetero(
 
     if not isinstance(data, HeteroData):
         raise InputError(f"the data is a {type(data).__name__}; expected a HeteroData")
-    data = copy.copy(data).cpu()  # the copy: PyG moves in place
+    data = copy.copy(data).cpu()  # PyG moves a HeteroData in place, so this is done to a copy
     labelled = [kind for kind in data.node_types if "y" in data[kind]]
     split = [kind for kind in labelled if len(labelled) == 1 or "train_mask" in data[kind]]
     if target not in labelled and (target is not None or len(split) != 1):
@@ -132,7 +133,7 @@ def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
     starts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
     pieces = []
     stores: dict[tuple[str, str, str], dict[str, Any]] = {}
-    # the values of adj_t; all are 1 without weights
+    # The values of every adj_t. All are 1 where edges have no weights.
     from_adj_t: dict[tuple[str, str, str], Tensor] = {}
     for kind, store in zip(data.edge_types, data.edge_stores, strict=True):
         with naming(f"the HeteroData's {kind!r}"):
@@ -174,8 +175,9 @@ def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
 
 
 def _check_same_data(name: str, values_by_type: dict[Any, Tensor], sizes: dict[Any, int]) -> None:
-    """Refuse edge data that some edge types lack, or that have other rows than edges, or other
-    columns than others.
+    """Refuse edge data that some edge types lack.
+
+    Other rows than edges, or other columns than other types have, are refused as well.
     """
     first, *_ = values_by_type
     for kind, size in sizes.items():

@@ -32,17 +32,19 @@ Ints = npt.NDArray[np.int64]
 
 
 def metis_bytes(nodes: int, edges: int) -> int:
-    """Estimate the memory that METIS needs for a graph with ``edges`` directed edges (both
-    directions counted).
+    """Estimate the memory that METIS needs for a graph with ``edges`` directed edges.
+
+    Both directions count.
     """
     return BASE_BYTES + BYTES_PER_NODE * nodes + BYTES_PER_EDGE * edges
 
 
 def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None = None) -> Ints:
-    """Return the part of every node: [N]. With ``weight``: [N], the values of ``graph`` weigh its
-    edges.
+    """Return the part of every node: [N].
+
+    With ``weight``: [N], the values of ``graph`` weigh its edges.
     """
-    this_file = files("gistgnn.graphs") / Path(__file__).name  # also where the package is in a zip
+    this_file = files("gistgnn.graphs") / Path(__file__).name  # the package may be in a zip
     with (
         tempfile.TemporaryDirectory(prefix="gistgnn-metis-") as name,
         as_file(this_file) as program,
@@ -82,7 +84,7 @@ def partition_here(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
     """Do in this process what `metis_clusters` does."""
     import pymetis  # here: the process that starts METIS does without it
 
-    # METIS's own integers: it then works on these arrays without a copy
+    # With METIS's own integers it works on these arrays without a copy.
     kind = pymetis.zero_copy_dtype()
     adjacency = pymetis.CSRAdjacency(graph.indptr.astype(kind), graph.indices.astype(kind))
     weights = {}
@@ -96,7 +98,7 @@ def partition_here(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
 
 def _main(folder: Path, count: int, seed: int) -> None:
     """Read graph.npz, and weight.npy if there is one, and write part.npy."""
-    # the system ends this process when its parent is killed: METIS can run for minutes
+    # The system ends this process when its parent is killed, as METIS can run for minutes.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     weight = np.load(folder / "weight.npy") if (folder / "weight.npy").exists() else None

@@ -1,5 +1,6 @@
-"""The named data sets, what is known about each one before it is loaded, graphs by name or path,
-and their sizes.
+"""The named data sets, graphs by name or path, and their sizes.
+
+What is known about a data set is here, before it is loaded.
 """
 
 import difflib
@@ -100,8 +101,9 @@ class GraphSizes:
 
     @property
     def sparse_bytes(self) -> int:
-        """The bytes of the features as a sparse matrix: of its values, their columns, and where
-        rows begin.
+        """The bytes of the features as a sparse matrix.
+
+        It has values, their columns, and where rows begin.
         """
         return round(8 * self.nonzero * self.nodes * self.features) + 4 * self.nodes
 
@@ -111,8 +113,9 @@ class GraphSizes:
         return self.edges / self.nodes
 
     def training(self) -> "GraphSizes":
-        """Return the training nodes' subgraph; both ends of an edge are taken to be in it as two
-        random nodes are.
+        """Return the sizes of the training nodes' subgraph.
+
+        Both ends of an edge are taken to be in it as two random nodes are.
         """
         edges = round(self.edges * (self.train / self.nodes) ** 2)
         return replace(self, nodes=self.train, edges=edges, folder=FolderSizes())
@@ -346,8 +349,9 @@ def find(name: str) -> DatasetInfo | None:
 
 
 def is_file(name_or_path: str | Path) -> bool:
-    """Whether `load` takes this for the path of a graph file: it is no data set's name, and no
-    folder.
+    """Whether `load` takes this for the path of a graph file.
+
+    Then it is no data set's name, and no folder.
     """
     path = Path(name_or_path).expanduser()
     return (
@@ -376,8 +380,9 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     """
     name = str(name_or_path)
     if info := find(name):
-        if info.reader == "bundled":  # importing scikit-learn takes longer than the first run
-            with as_file(files("gistgnn.graphs") / f"{info.name}.npz") as bundled:  # also in a zip
+        if info.reader == "bundled":  # scikit-learn has it, but its import takes longer than a run
+            # The package may be in a zip.
+            with as_file(files("gistgnn.graphs") / f"{info.name}.npz") as bundled:
                 return load_file(bundled)
         # Imported here: the readers need torch_geometric or DuckDB.
         reader = importlib.import_module(f"gistgnn.graphs.{info.reader}")

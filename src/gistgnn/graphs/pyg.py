@@ -1,5 +1,6 @@
-"""Data sets of PyTorch Geometric: its classes and downloads are used, but none of its processed
-files.
+"""Data sets of PyTorch Geometric.
+
+Its classes and downloads are used, but none of its processed files.
 """
 
 import contextlib
@@ -23,8 +24,9 @@ from gistgnn.graphs.named import DatasetInfo
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read a data set from PyG's raw files, such as ``data_root/Planetoid/Cora/raw``; missing ones
-    are downloaded.
+    """Read a data set from PyG's raw files, such as ``data_root/Planetoid/Cora/raw``.
+
+    Missing files are downloaded.
 
     PyG's processed files are not read, because they may hold pickled objects, and not written. The
     raw files of Planetoid (cora, citeseer, pubmed) are pickles, and PyG unpickles them: take them
@@ -45,8 +47,9 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 
 
 def raw_files(info: DatasetInfo, data_root: Path) -> list[Path]:
-    """Return the raw files of a data set that has another reader; missing ones are downloaded, as
-    `load` does.
+    """Return the raw files of a data set that has another reader.
+
+    Missing ones are downloaded, as `load` does.
     """
     kind, *arguments = info.source
     with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
@@ -70,8 +73,9 @@ def _join(splits: Sequence[list[Data]]) -> Data:
 
 
 class _FromRaw(InMemoryDataset):
-    """In front of PyG's data set class: parses the raw files, and collects the graphs instead of
-    saving them.
+    """Stands in front of PyG's data set class, and parses the raw files.
+
+    It collects the graphs instead of saving them.
     """
 
     info: DatasetInfo
@@ -86,9 +90,10 @@ class _FromRaw(InMemoryDataset):
 
     def process(self) -> None:
         with reading_raw(self.info.name, Path(self.raw_dir)):
-            # a pipe would be waited for
-            if odd := [path for path in map(Path, self.raw_paths) if not path.is_file()]:
-                raise InputError(f"{odd[0].name} is no regular file")
+            # A pipe would be waited for.
+            wrong = [path for path in map(Path, self.raw_paths) if not path.is_file()]
+            if wrong:
+                raise InputError(f"{wrong[0].name} is no regular file")
             super().process()
 
     def _process(self) -> None:
@@ -96,8 +101,9 @@ class _FromRaw(InMemoryDataset):
         super()._process()
 
     def _download(self) -> None:
-        """Download missing files to a temporary folder first: an interrupted download must not look
-        complete.
+        """Download missing files to a temporary folder first.
+
+        An interrupted download must not look complete.
         """
         root = self.root
         raw = Path(self.raw_dir)

@@ -1,5 +1,6 @@
-"""A synthetic graph in the size of ogbn-papers100M, drawn block by block: it need not fit in
-memory.
+"""A synthetic graph in the size of ogbn-papers100M, drawn block by block.
+
+It need not fit in memory.
 
 The recipe is that of `gistgnn.graphs.synthetic`, with these differences: a node's weight follows
 from its place in its community, and its number from its place, so that there is no table of all
@@ -28,7 +29,7 @@ from gistgnn.utils.random_streams import generator
 VERSION = 1  # raise it when the same recipe makes another graph
 ROWS = 2**16  # nodes that share a random stream for their features, labels and splits
 _CAPS = {"inside": 8.0, "wide": 1000.0}
-# share of all pairs in a part that may be edges; what is beyond goes to the wider level
+# The share of all pairs in a part that may be edges. Further edges go to the wider level.
 _FULL = 0.4
 
 RECIPE = Recipe(111_059_956, train=1_207_179, val=125_265, communities=131_072, mislabelled=0.06)
@@ -67,10 +68,10 @@ class Blocks:
         self.recipe = recipe
         self.name = info.name
         self.classes = info.classes
-        # All that decides the graph.
+        # The key has all that decides the graph.
         sizes = f"{info.nodes} {info.edges} {info.features} {info.classes}"
         self.key = f"blocks {VERSION} {recipe} {TEST} {sizes}"
-        # of the communities, by place: [communities + 1]
+        # The bounds of the communities, by place: [communities + 1].
         self.bounds = synthetic.community_bounds(info, recipe)
         self.groups = -(-(len(self.bounds) - 1) // GROUP)  # of communities
         self._group_bounds = np.append(self.bounds[:-1][::GROUP], self.bounds[-1])
@@ -113,8 +114,10 @@ class Blocks:
         return "SELECT source, target FROM drawn"
 
     def group_edges(self, group: int) -> tuple[Ints, Ints]:
-        """Draw the edges that a group owns; of two groups, the one at most half of all groups
-        behind owns an edge.
+        """Draw the edges that a group owns.
+
+        Of two groups, the one at most half of all groups behind the other owns an edge between
+        them.
         """
         rng = generator(SEED, "block edges", group)
         nodes = self.info.nodes
@@ -145,14 +148,15 @@ class Blocks:
         return x, np.where(split > 0, labels, -1), split
 
     def _counts(self, group: int) -> tuple[int, int, int]:
-        """Return how many edges a group owns inside communities, between its own, and to other
-        groups.
+        """Return how many edges a group owns.
+
+        They are inside communities, between its communities, and to other groups.
         """
         info = self.info
         begin, end = self._group_bounds[group : group + 2].tolist()
         half = info.edges // 2
         first = group * GROUP
-        # the numbers of all groups sum to the half
+        # The totals of all groups sum to half of the edges, as an edge has two directions.
         total = half * end // info.nodes - half * begin // info.nodes
         sizes = np.diff(self.bounds[first : first + GROUP + 1])  # of its communities
         nodes = int(sizes.sum())
@@ -207,8 +211,9 @@ class Blocks:
         return start + np.minimum(offset, size - 1)
 
     def _splits(self, rng: np.random.Generator, numbers: Ints) -> npt.NDArray[np.uint8]:
-        """Draw which nodes of a block are in which split. Over all blocks the counts are those of
-        the graph.
+        """Draw which nodes of a block are in which split.
+
+        Over all blocks the counts are those of the graph.
         """
         nodes = self.info.nodes
         begin = int(numbers[0])

@@ -145,7 +145,7 @@ class Batch:
 
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
-        """`x`, or a sparse matrix where this is faster: few entries are not zero (bags of words)."""
+        """`x`, as a sparse matrix where few entries are not zero, as of words: this is faster."""
         if self.is_csr:
             return SparseMatrix.from_csr(self.x)
         return SparseMatrix.from_dense(self.x) if self.is_sparse and not self.is_stored else self.x

@@ -36,8 +36,9 @@ _IS_MISSING = (
 
 
 class TablesSource:
-    """A table of edges with the columns `source` and `target`, and a table of nodes: CSV or Parquet
-    files, or folders.
+    """A table of edges and a table of nodes: CSV or Parquet files, or folders of them.
+
+    The table of edges has the columns `source` and `target`.
 
     The table of nodes has a row for each node, with the columns `y` (or `y0`, `y1`, ... for several
     labels), `split` (train, val, test or empty) and optionally `node`, the id that edges name it
@@ -133,8 +134,9 @@ class TablesSource:
         return places
 
     def _check_index(self, connection: Any, place: int) -> None:
-        """Leave a column without a name out, with a note; refuse it where it may be the ids, or
-        features.
+        """Leave a column without a name out, with a note.
+
+        It is refused where it may be the ids, or features.
         """
         table = self._nodes
         title = table.title(place)
@@ -189,8 +191,9 @@ class TablesSource:
                 )
 
     def _class_numbers(self, connection: Any) -> dict[str, int]:
-        """Return the numbers of the classes that the column y names; none, if all its labels are
-        numbers.
+        """Return the numbers of the classes that the column y names.
+
+        There are none if all its labels are numbers.
         """
         table = self._nodes
         if _LABEL not in self._place or not table.is_text(self._y[0]):
@@ -212,8 +215,9 @@ class TablesSource:
         return class_numbers(counts)
 
     def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield features [n, F], labels [n] or [n, K] and splits [n] of all nodes, in the order of
-        the rows.
+        """Yield features [n, F], labels [n] or [n, K] and splits [n] of all nodes.
+
+        They are in the order of the rows.
         """
         table = self._nodes
         selected = {f"x{place}": table.number(place) for place in self._x}
@@ -253,8 +257,9 @@ class TablesSource:
                 start += len(x)
 
     def _label_number(self, place: int) -> str:
-        """Return SQL for labels that are numbers: -1 where one is missing, NaN where one of several
-        is.
+        """Return SQL for labels that are numbers.
+
+        Where one is missing it is -1, or NaN where it is one of several.
         """
         table = self._nodes
         if table.kinds[place].endswith("]"):
