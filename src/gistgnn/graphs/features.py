@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 # Where a smaller share of the features is not 0, a sparse product is several times faster.
 SPARSE_BELOW = 0.1
 _SAMPLE = 2**16  # nodes that are looked at
-# A sample has runs of so many neighbouring nodes: single rows of a mapped file would read all of it.
+# A sample has runs of so many neighbouring nodes: single rows of a mapped file would read all of
+# it.
 _RUN = 2**10
 
 

@@ -44,10 +44,10 @@ class Graph:
             of its name.
         edge_attr: [E] or [E, D] features of the edges, float32, or int64 for integers; or None.
         edge_type: [E] int64, the number of each edge's type, from 0; or None.
-        folder: the graph folder from which x, edges and edge data are mapped. Nothing may be written
-            into a mapped tensor. Without a folder they are in memory.
-        cluster_ptr: [c + 1] int64, if the nodes are in the order of clusters: cluster k is the nodes
-            ``cluster_ptr[k] : cluster_ptr[k + 1]``.
+        folder: the graph folder from which x, edges and edge data are mapped. Nothing may be
+            written into a mapped tensor. Without a folder they are in memory.
+        cluster_ptr: [c + 1] int64, if the nodes are in the order of clusters: cluster k is the
+            nodes ``cluster_ptr[k] : cluster_ptr[k + 1]``.
         class_names: the name of each class, if labels were texts.
     """
 

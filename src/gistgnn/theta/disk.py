@@ -34,7 +34,7 @@ from gistgnn.theta.folder import (
     START_AGAIN,
     STATE,
     State,
-    homes_and_folder,
+    find_writers_and_folder,
     remove,
     write_new,
 )
@@ -68,13 +68,13 @@ class OnDisk(InMemory):
         slices: Slices,
         folder: Path,
         ranks: World,
-        homes: Sequence[int] = (0,),
+        writer_of: Sequence[int] = (0,),
         newest: int = 0,
     ) -> None:
-        super().__init__(slices, {}, streams=True, homes=homes)
+        super().__init__(slices, {}, streams=True, writer_of=writer_of)
         self.folder = folder
         self._ranks = ranks
-        self._leads = homes[ranks.rank] == ranks.rank
+        self._leads = writer_of[ranks.rank] == ranks.rank
         self.is_new = False  # the files have been made for a run of which no round has begun
         # The folder that they will replace, and its lock.
         self.replaces: tuple[Path, FolderLock | None] | None = None
@@ -100,14 +100,14 @@ class OnDisk(InMemory):
     def make(
         cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False
     ) -> "OnDisk":
-        homes, folder = homes_and_folder(store, slices.share, ranks)
+        writer_of, folder = find_writers_and_folder(store, slices.share, ranks)
         run = ranks.lead(lambda: secrets.token_hex(16))  # a run's settings may not be known yet
         # An older Θ stays until a round begins: see `settle`.
         new_folder = folder.with_name(f"{folder.name}{NEW}")
         written_folder = new_folder if replace else folder
 
         def write() -> FolderLock | None:
-            if homes[ranks.rank] != ranks.rank:
+            if writer_of[ranks.rank] != ranks.rank:
                 return None
             lock = FolderLock(folder, beside=True)
             if not replace and folder.exists() and any(folder.iterdir()):
@@ -126,7 +126,7 @@ class OnDisk(InMemory):
             return lock
 
         lock = ranks.together(write)
-        made = cls(slices, written_folder, ranks, homes)
+        made = cls(slices, written_folder, ranks, writer_of)
         made.is_new = True
         if replace:
             made.replaces = folder, lock
@@ -136,8 +136,8 @@ class OnDisk(InMemory):
 
     @classmethod
     def reopen(cls, store: Store, slices: Slices, ranks: World) -> "OnDisk | None":
-        homes, folder = homes_and_folder(store, slices.share, ranks)
-        return cls(slices, folder, ranks, homes) if all(ranks.gather(folder.exists())) else None
+        writer_of, folder = find_writers_and_folder(store, slices.share, ranks)
+        return cls(slices, folder, ranks, writer_of) if all(ranks.gather(folder.exists())) else None
 
     def settle(self) -> None:
         self.is_new = False
@@ -177,7 +177,7 @@ class OnDisk(InMemory):
 
         self._lead(clear)
 
-    def hold(
+    def buffer(
         self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False
     ) -> Trained:
         """Write tensors into a file of the round, and return them mapped.
