@@ -6,7 +6,7 @@ docs/paper/synthetic-graphs.md says which properties of the real graphs they hav
 they lack.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,15 +62,6 @@ class Recipe:
     mislabelled: float = 0.05  # share of nodes with a random label
 
 
-@dataclass(frozen=True)
-class Level:
-    """One level of a hierarchy of communities, and the edges that stay within it."""
-
-    share: float  # of all edges
-    bounds: Ints  # [parts + 1]; part k is the nodes bounds[k] to bounds[k + 1] - 1
-    cumulated: Floats  # [N + 1], 0 and then the cumulated weights by which nodes are drawn
-
-
 RECIPES = {
     "synthetic:reddit": Recipe(
         232_965,
@@ -109,7 +100,7 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     number_of_place = generator(SEED, "synthetic places").permutation(info.nodes)
     community = np.empty(info.nodes, np.int64)
     community[number_of_place] = np.arange(communities).repeat(np.diff(bounds))
-    ends = draw_pairs(generator(SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
+    ends = draw_pairs(bounds, info.edges // 2)
     edges = both_ways(*(number_of_place[end] for end in ends))
     del ends  # makes room for the features
     train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
@@ -136,17 +127,6 @@ def community_bounds(info: DatasetInfo, recipe: Recipe) -> Ints:
     sizes = 0.5 + generator(SEED, "synthetic communities").random(communities)
     cumulated = cumulate(sizes)
     return np.rint(cumulated / cumulated[-1] * info.nodes).astype(np.int64)
-
-
-def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
-    nodes = int(bounds[-1])
-    weights = power_law(generator(SEED, "synthetic weights"), nodes, cap=1000.0)
-    wide = cumulate(weights)
-    # The edges of a hub leave its community, which has too few nodes for them.
-    inside = cumulate(np.minimum(weights, 8.0))
-    groups = np.append(bounds[:-1][::GROUP], nodes)
-    anywhere = Level(1 - INSIDE - NEARBY, np.array([0, nodes]), wide)
-    return [Level(INSIDE, bounds, inside), Level(NEARBY, groups, wide), anywhere]
 
 
 def community_classes(communities: int, classes: int) -> Ints:
@@ -233,28 +213,38 @@ def cumulate(weights: Floats) -> Floats:
     return cumulated
 
 
-def draw_pairs(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:
-    """Draw distinct undirected edges without self-loops.
+def draw_pairs(communities: Ints, count: int) -> tuple[Ints, Ints]:
+    """Draw distinct undirected edges without self-loops, as ``communities`` are bounded.
 
-    Returns their lower and higher ends, ascending: [count].
+    Community k is the nodes communities[k] to communities[k + 1] - 1. Returns the lower and the
+    higher ends of the edges, ascending: [count].
     """
-    # Every edge draws a level by share, one end by weight among all nodes, the other by weight in
-    # the same part of this level. One that exists is drawn again, level included: so a full part's
-    # share goes to wider levels.
-    nodes = len(levels[0].cumulated) - 1
-    shares = [level.share for level in levels]
+    # An edge stays within a community, within a group of these, or goes anywhere. It draws which,
+    # then one end by weight among all nodes, and the other by weight in the same community or
+    # group. An edge that exists is drawn again from the beginning, so the share of a community that
+    # is full goes to its group.
+    nodes = int(communities[-1])
+    groups = np.append(communities[:-1][::GROUP], nodes)
+    weights = power_law(generator(SEED, "synthetic weights"), nodes, cap=1000.0)
+    cumulated = cumulate(weights)
+    # The edges of a hub leave its community, which has too few nodes for them.
+    cumulated_inside = cumulate(np.minimum(weights, 8.0))
+    rng = generator(SEED, "synthetic edges")
+
+    def draw_within(bounds: Ints, cumulated: Floats, size: int) -> tuple[Ints, Ints]:
+        one = _pick(rng, cumulated, np.zeros(size, np.int64), np.full(size, nodes))
+        part = np.searchsorted(bounds, one, "right") - 1
+        return one, _pick(rng, cumulated, bounds[part], bounds[part + 1])
 
     def draw(size: int) -> tuple[Ints, Ints]:
-        ones = []
-        second_ends = []
-        for level, drawn in zip(levels, rng.multinomial(size, shares), strict=True):
-            one = _pick(rng, level.cumulated, np.zeros(drawn, np.int64), np.full(drawn, nodes))
-            part = np.searchsorted(level.bounds, one, "right") - 1
-            ones.append(one)
-            second_ends.append(
-                _pick(rng, level.cumulated, level.bounds[part], level.bounds[part + 1])
-            )
-        return np.concatenate(ones), np.concatenate(second_ends)
+        inside, nearby, anywhere = rng.multinomial(size, [INSIDE, NEARBY, 1 - INSIDE - NEARBY])
+        pairs = [
+            draw_within(communities, cumulated_inside, inside),
+            draw_within(groups, cumulated, nearby),
+            draw_within(np.array([0, nodes]), cumulated, anywhere),
+        ]
+        one, other = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
+        return one, other
 
     keys = distinct_edges(draw, count, nodes)
     return keys // nodes, keys % nodes
