@@ -1,10 +1,8 @@
 """What is computed once and kept in files.
 
 In the user's cache these are graphs and clusters; in the folder of a graph they are arrays such as
-Ā x.
-
-All of it may be removed at any time: it is computed again. A file that a process uses is locked by
-it, and stays.
+Ā x. All of it may be removed at any time: it is computed again. A file that a process uses is
+locked by it, and stays.
 """
 
 import contextlib
@@ -116,10 +114,9 @@ def derived(
 ) -> Tensor:
     """Return a mapped float32 array that is computed once and kept in a graph's folder.
 
-    Its file is written whole or not at all.
-
-    Where the folder is None or cannot be written, the array is in a temporary file. When one is
-    written, older ones of its kind are removed; see `KEPT_OF_A_KIND`.
+    Its file is written whole or not at all. Where the folder is None or cannot be written, the
+    array is in a temporary file. When one is written, older ones of its kind are removed; see
+    `KEPT_OF_A_KIND`.
 
     Args:
         folder: the graph's.
@@ -302,15 +299,15 @@ def kept_in_cache() -> list[KeptFile]:
     ]
 
 
-def remove_kept(kept: KeptFile) -> bool:
+def remove_kept(file: KeptFile) -> bool:
     """Remove a file or a folder that is kept.
 
     Returns False if it is in use, or cannot be removed.
     """
-    if not kept.path.is_dir():
-        return remove_unused(kept.path)
-    shutil.rmtree(kept.path, ignore_errors=True)
-    return not kept.path.exists()
+    if not file.path.is_dir():
+        return remove_unused(file.path)
+    shutil.rmtree(file.path, ignore_errors=True)
+    return not file.path.exists()
 
 
 def _cached_graphs(cache: Path) -> list[Path]:

@@ -58,15 +58,15 @@ def naming(place: str) -> Iterator[None]:
         raise InputError(f"{place}: {error}") from error
 
 
-def check_room(needed: int, what: str = "") -> None:
+def check_room(needed: int, subject: str = "") -> None:
     """Refuse ``needed`` bytes if this machine has fewer.
 
-    The message begins with ``what``, which takes them.
+    The message begins with ``subject``, which takes them.
     """
     available = available_bytes(torch.device("cpu"))
     if needed > available:
         free = f"{size(available)} are available{of_the_limit()}"
-        raise InputError(f"{what} takes {size(needed)} of memory, {free}".strip())
+        raise InputError(f"{subject} takes {size(needed)} of memory, {free}".strip())
 
 
 def check_table(path: Path) -> None:
@@ -133,10 +133,8 @@ def _plain(value: Tensor, name: str) -> Tensor:
 def check_features(value: ArrayLike, first: int | None = None, name: str = "x") -> Tensor:
     """Return ``x`` as [N, F] float32, finite.
 
-    Columns that float32 rounds, or that number the rows, are noted.
-
-    A sparse matrix stays one, as a CSR tensor, if few of its entries are not 0; others become
-    dense.
+    Columns that float32 rounds, or that number the rows, are noted. A sparse matrix stays one, as a
+    CSR tensor, if few of its entries are not 0; others become dense.
 
     Args:
         value: [N, F], dense or sparse.
@@ -211,10 +209,8 @@ def dense(x: Tensor) -> Tensor:
 def edges_of_adj_t(adj_t: Any) -> tuple[Tensor, Tensor]:
     """Return the edges and the values of the ``adj_t`` of PyG's ToSparseTensor.
 
-    They are [2, E], sources above targets, and [E].
-
-    A row of ``adj_t`` has the edges into one node. It may be a sparse tensor, or a SparseTensor of
-    torch_sparse.
+    They are [2, E], sources above targets, and [E]. A row of ``adj_t`` has the edges into one node.
+    It may be a sparse tensor, or a SparseTensor of torch_sparse.
     """
     if callable(getattr(adj_t, "coo", None)):
         target, source, values = adj_t.coo()

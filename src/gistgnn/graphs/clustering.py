@@ -4,7 +4,6 @@ This module also chooses c where the user does not. The nodes of a cluster often
 so a batch of a few large clusters shows few classes. As many nodes in more and smaller clusters
 show more classes, and have fewer edges. What a batch shows is measured by the entropy of its
 labels, as a share of that of as many random training nodes.
-
 """
 
 import contextlib
@@ -90,13 +89,11 @@ def cluster(
 ) -> Clusters:
     """Partition N nodes into at most `count` clusters of about equal size.
 
-    `method` is one of `METHODS`. Empty clusters are dropped.
-
-    "metis" cuts few edges, taken in both directions, without self-loops. "split" splits the
-    clusters of a first cut by METIS, in a fraction of the time of more clusters by METIS, and cuts
-    somewhat more edges. "stream" (`stream_clusters`) cuts about as few as METIS, in less time and
-    memory on large graphs. "random" has sizes that differ by at most one. Results of all methods
-    but "random" are cached.
+    `method` is one of `METHODS`. Empty clusters are dropped. "metis" cuts few edges, taken in both
+    directions, without self-loops. "split" splits the clusters of a first cut by METIS, in a
+    fraction of the time of more clusters by METIS, and cuts somewhat more edges. "stream"
+    (`stream_clusters`) cuts about as few as METIS, in less time and memory on large graphs.
+    "random" has sizes that differ by at most one. Results of all methods but "random" are cached.
 
     Args:
         edges: by target; or [2, E], row 0 the sources.
@@ -278,11 +275,9 @@ def entropy_share(
 ) -> float | None:
     """Return the mean entropy of the labels in batches, over that of as many random nodes.
 
-    A batch has ``per_batch`` clusters.
-
-    ``y`` has class indices [N], or targets [N, K] of several labels. For other targets the share is
-    None.
-    ``train`` has the numbers of the training nodes, ``assignment`` the cluster of every node: [N].
+    A batch has ``per_batch`` clusters. ``y`` has class indices [N], or targets [N, K] of several
+    labels. For other targets the share is None. ``train`` has the numbers of the training nodes,
+    ``assignment`` the cluster of every node: [N].
     """
     labels = y[train].cpu()
     if labels.is_floating_point() and labels.dim() == 1:

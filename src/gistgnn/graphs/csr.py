@@ -28,10 +28,8 @@ _PIECE = 2**22  # entries that are read at once
 class CSR:
     """The entries of a sparse matrix [R, C], sorted by row.
 
-    Row i has the columns ``col[rowptr[i] : rowptr[i + 1]]``.
-
-    The edges of a graph are the entries (target, source). Both tensors may be mapped from files. An
-    entry may occur several times.
+    Row i has the columns ``col[rowptr[i] : rowptr[i + 1]]``. The edges of a graph are the entries
+    (target, source). Both tensors may be mapped from files. An entry may occur several times.
 
     Args:
         rowptr: [R + 1] integers, from 0 to nnz.

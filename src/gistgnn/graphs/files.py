@@ -242,10 +242,8 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
 def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor], int]:
     """Read ``x`` [N, F], ``edge_index`` [2, E] and edge data by name, without labels and splits.
 
-    For the file see `load_file`.
-
-    The last number says how many of the first nodes are to be predicted: N, or those of a
-    `HeteroData`'s target type.
+    For the file see `load_file`. The last number says how many of the first nodes are to be
+    predicted: N, or those of a `HeteroData`'s target type.
     """
     path = Path(path)
     file_format = _format_of(path)

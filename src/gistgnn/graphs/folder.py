@@ -127,9 +127,8 @@ def _last_change(path: Path) -> int:
 def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
     """Return the graph in a folder.
 
-    Features, edges and edge data are mapped: they are read when they are used.
-
-    Nothing may be written into a mapped tensor: the system ends a process that does.
+    Features, edges and edge data are mapped: they are read when they are used. Nothing may be
+    written into a mapped tensor: the system ends a process that does.
 
     Args:
         folder: one that `gistgnn convert` or `gistgnn partition --out` has made.

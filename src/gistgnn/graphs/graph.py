@@ -229,10 +229,8 @@ class Graph:
     def digests(self) -> dict[str, str]:
         """Return a digest of each part of the graph that decides what is learned from it.
 
-        They are by the part's name.
-
-        Of a mapped tensor that is an unchanged file of the graph's folder, the digest in the
-        manifest is taken.
+        They are by the part's name. Of a mapped tensor that is an unchanged file of the graph's
+        folder, the digest in the manifest is taken.
         """
         tensors = {
             "labels": self.y,

@@ -31,12 +31,10 @@ def from_hetero(
 ) -> "Data":
     """Join the types of a `HeteroData` to one `Data` for `GIST.fit`.
 
-    PyG's `to_homogeneous` does so, too.
-
-    Nodes of the target type come first, in their own order. The other types follow, in the order of
-    ``data.node_types``. Each type has its own columns of ``x``: its features, if it has some, and a
-    1. Nodes of other types are zero there. So a model's first linear layer is one linear layer,
-    with a bias, for every node type.
+    PyG's `to_homogeneous` does so, too. Nodes of the target type come first, in their own order.
+    The other types follow, in the order of ``data.node_types``. Each type has its own columns of
+    ``x``: its features, if it has some, and a one. Nodes of other types are zero there. So a model's
+    first linear layer is one linear layer, with a bias, for every node type.
 
     Args:
         data: the target type has ``y``, ``train_mask``, ``val_mask`` and perhaps ``test_mask``; all

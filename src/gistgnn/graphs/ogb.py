@@ -31,12 +31,11 @@ _URL = "http://snap.stanford.edu/ogb/data/nodeproppred/{}.zip"
 def load(info: DatasetInfo, data_root: Path) -> Graph:
     """Read ogbn-arxiv, ogbn-products or amazon2m from OGB's raw files.
 
-    The graphs are made undirected, and cached.
-
-    amazon2m is the graph of ogbn-products with the split sizes of Cluster-GCN: 1,709,997 nodes for
-    training and validation, of which 39,323 (as in ogbn-products) are held out for validation, and
-    739,032 for test. The original nodes are not published, so they are drawn at random with a fixed
-    seed. For another size the counts are scaled in proportion.
+    The graphs are made undirected, and cached. amazon2m is the graph of ogbn-products with the
+    split sizes of Cluster-GCN: 1,709,997 nodes for training and validation, of which 39,323 (as in
+    ogbn-products) are held out for validation, and 739,032 for test. The original nodes are not
+    published, so they are drawn at random with a fixed seed. For another size the counts are scaled
+    in proportion.
     """
     (name,) = info.source
     folder = data_root / name.replace("-", "_")

@@ -26,11 +26,10 @@ from gistgnn.graphs.named import DatasetInfo
 def load(info: DatasetInfo, data_root: Path) -> Graph:
     """Read a data set from PyG's raw files, such as ``data_root/Planetoid/Cora/raw``.
 
-    Missing files are downloaded.
-
-    PyG's processed files are not read, because they may hold pickled objects, and not written. The
-    raw files of Planetoid (cora, citeseer, pubmed) are pickles, and PyG unpickles them: take them
-    from a source that you trust. The 24 graphs of PPI become one block-diagonal graph.
+    Missing files are downloaded. PyG's processed files are not read, because they may hold pickled
+    objects, and not written. The raw files of Planetoid (cora, citeseer, pubmed) are pickles, and
+    PyG unpickles them: take them from a source that you trust. The 24 graphs of PPI become one
+    block-diagonal graph.
     """
     kind, *arguments = info.source
     graphs: list[list[Data]] = []  # a list for each processed file that PyG would write

@@ -70,9 +70,8 @@ class Standardisation:
     def suits(x: Tensor) -> bool:
         """Whether features, [N, F], should be scaled: all but words.
 
-        Words are few in each row, and never negative.
-
-        A sparse matrix stays as it is: scaled, it would be dense.
+        Words are few in each row, and never negative. A sparse matrix stays as it is: scaled, it
+        would be dense.
         """
         if x.layout is not torch.strided:
             return False

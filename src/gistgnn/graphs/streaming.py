@@ -1,9 +1,7 @@
 """Clusters of a graph whose edges are read in blocks.
 
-It needs memory for the nodes, and no more than a bound for the edges.
-
-After Akhremtsev, Sanders and Schulz, (Semi-)External Algorithms for Graph Partitioning and
-Clustering (ALENEX 2015):
+It needs memory for the nodes, and no more than a bound for the edges. After Akhremtsev, Sanders and
+Schulz, (Semi-)External Algorithms for Graph Partitioning and Clustering (ALENEX 2015):
 
 1. Label propagation makes many small clusters, in a few passes over the edges.
 2. One more pass counts the edges between these. METIS cuts their graph, which fits in memory.

@@ -1,9 +1,7 @@
 """Synthetic graphs in the size of Reddit and Amazon2M.
 
-Every community has a class and a place in a latent space.
-
-docs/paper/synthetic-graphs.md says which properties of the real graphs they have, and which
-they lack.
+Every community has a class and a place in a latent space. docs/paper/synthetic-graphs.md says which
+properties of the real graphs they have, and which they lack.
 """
 
 from collections.abc import Callable

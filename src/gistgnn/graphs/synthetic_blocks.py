@@ -1,11 +1,9 @@
 """A synthetic graph in the size of ogbn-papers100M, drawn block by block.
 
-It need not fit in memory.
-
-The recipe is that of `gistgnn.graphs.synthetic`, with these differences: a node's weight follows
-from its place in its community, and its number from its place, so that there is no table of all
-nodes; each group of communities draws its own edges; few nodes have a label.
-docs/paper/synthetic-graphs.md describes it.
+It need not fit in memory. The recipe is that of `gistgnn.graphs.synthetic`, with these differences:
+a node's weight follows from its place in its community, and its number from its place, so that
+there is no table of all nodes; each group of communities draws its own edges; few nodes have a
+label. docs/paper/synthetic-graphs.md describes it.
 """
 
 import math

@@ -125,7 +125,7 @@ class Table:
     """The columns of a table in files, known by their places: names may be any texts.
 
     Attributes:
-        path: what the user has given: a file or a folder.
+        path: the file or the folder, as the user has given it.
         names: the name of each column, as the files have it.
         kinds: the type of each column in SQL; text files have texts.
         rows: SQL for all rows in their order; the columns are c0, c1, ...

@@ -241,10 +241,9 @@ def open_run(
 def check_model(out: Path, trained: dict[str, Any], model: nn.Module) -> None:
     """Refuse a model with other layers than the one that was trained.
 
-    Where only an attribute differs, a note is logged.
-
-    Its tensors may fit all the same: a norm or an activation need not have any. `trained` is what
-    the fingerprint says of the model.
+    Where only an attribute differs, a note is logged. The tensors of another model may fit all the
+    same: a norm or an activation need not have any. `trained` is what the fingerprint says of the
+    model.
     """
     built = plain(module_facts(model))
     for name in dict.fromkeys((*built, *trained)):

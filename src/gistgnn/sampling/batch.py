@@ -210,10 +210,9 @@ def whole_graph(graph: Graph) -> Batch:
 def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Operator) -> Tensor:
     """Return Ā x: [N, F] float32, mapped from the graph's folder.
 
-    It is computed if it is missing.
-
-    `adj` are the graph's edges as they are multiplied. What is in the folder is found by the
-    digests of all that the product depends on: the features, the edges and their weights.
+    It is computed if it is missing. `adj` are the graph's edges as they are multiplied. What is in
+    the folder is found by the digests of all that the product depends on: the features, the edges
+    and their weights.
     """
     x = graph.x
     nodes, features = x.shape

@@ -280,10 +280,9 @@ def forward(
 ) -> Tensor:
     """Return the model's output for every node of the batch, [N, C].
 
-    In a batch by layers these are its first nodes.
-
-    With ``nodes``: [k] it is the output of these, [k, C]; see `arguments`, which says how the model
-    is called. Anything but one tensor with a row for each node is an InputError.
+    In a batch by layers these are its first nodes. With ``nodes``: [k] it is the output of these,
+    [k, C]; see `arguments`, which says how the model is called. Anything but one tensor with a row
+    for each node is an InputError.
     """
     inputs = arguments(model, batch, private=private, nodes=nodes)
     with calling(model, batch, inputs):

@@ -82,37 +82,39 @@ class ClusterSampling(Sampling):
             raise InputError(f"{fault} expected 1 to {self.clusters}")
         check_choice("method", self.method, METHODS)
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
         """Cluster a graph, or read its clusters from the cache, and return the sampler.
 
         See `Sampling.sampler`.
         """
-        clusters, q, entropy = self.clusters_of(whole, seed)
-        count = len(clusters) if clusters else len(cast(Tensor, whole.cluster_ptr)) - 1
-        made = ClusterBatches(whole, clusters, q, seed, precompute=self.precompute)
+        clusters, q, entropy = self.clusters_of(full_batch, seed)
+        count = len(clusters) if clusters else len(cast(Tensor, full_batch.cluster_ptr)) - 1
+        made = ClusterBatches(full_batch, clusters, q, seed, precompute=self.precompute)
         if self.batches == "independent":
             made = made.with_independent_batches()
         made.facts = BatchFacts(clusters=count, clusters_per_batch=q, label_entropy=entropy)
         made.has_given_size = self.clusters_per_batch is not None
         if entropy is not None and entropy < clustering.POOR:
-            self._note_poor(entropy, count, q, whole)
+            self._note_poor(entropy, count, q, full_batch)
         return made
 
-    def clusters_of(self, whole: Batch, seed: int) -> tuple[Clusters | None, int, float | None]:
+    def clusters_of(
+        self, full_batch: Batch, seed: int
+    ) -> tuple[Clusters | None, int, float | None]:
         """Return the clusters, how many make a batch, and the share of the labels' entropy in it.
 
         The clusters are None where the nodes are in their order already.
         """
-        ptr = whole.cluster_ptr
+        ptr = full_batch.cluster_ptr
         c = self.clusters
         q = self.clusters_per_batch
-        nodes = whole.x.shape[0]
+        nodes = full_batch.x.shape[0]
 
         def cut(count: int) -> Clusters:
-            return cluster(whole.csr, nodes, count, self.method, seed)
+            return cluster(full_batch.csr, nodes, count, self.method, seed)
 
         def share(assignment: Tensor, per_batch: int) -> float | None:
-            return entropy_share(whole.y, whole.loss_nodes, assignment, per_batch, seed)
+            return entropy_share(full_batch.y, full_batch.loss_nodes, assignment, per_batch, seed)
 
         if ptr is None and c is None and q is None:
             return clustering.choose_clusters(
@@ -139,14 +141,14 @@ class ClusterSampling(Sampling):
             else [min(q, c or in_folder)]
         )
         for per_batch in dict.fromkeys(choices):
-            if (found := share(assignment, per_batch)) is None or found >= clustering.ENOUGH:
+            if (entropy := share(assignment, per_batch)) is None or entropy >= clustering.ENOUGH:
                 break
-        return clusters, per_batch, found
+        return clusters, per_batch, entropy
 
-    def _note_poor(self, entropy: float, clusters: int, per_batch: int, whole: Batch) -> None:
+    def _note_poor(self, entropy: float, clusters: int, per_batch: int, full_batch: Batch) -> None:
         """Log what to choose where batches of the given clusters show few classes."""
-        finest = min(round(clustering.FINER[-1] * first_cut(nodes := whole.x.shape[0])), nodes)
-        if whole.cluster_ptr is not None:
+        finest = min(round(clustering.FINER[-1] * first_cut(nodes := full_batch.x.shape[0])), nodes)
+        if full_batch.cluster_ptr is not None:
             advice = f"cut the graph anew, by `gistgnn partition --clusters {finest}`"
         elif self.clusters or self.clusters_per_batch:
             advice = (
@@ -192,10 +194,10 @@ class AutoSampling(Sampling):
         small = nodes <= WHOLE_GRAPH and self.batches == "shared"
         return None if small else ClusterSampling(batches=self.batches)
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> RandomBatches:
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> RandomBatches:
         """Return the sampler of a user's own loop; a small graph is one cluster."""
-        return (self.choose(len(whole.x)) or ClusterSampling(1, 1, "random")).sampler(
-            whole, seed, layers
+        return (self.choose(len(full_batch.x)) or ClusterSampling(1, 1, "random")).sampler(
+            full_batch, seed, layers
         )
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
@@ -405,10 +407,9 @@ class ClusterBatches(RandomBatches):
 class _EdgesOnGPU:
     """Edges on a GPU, in the order of their clusters.
 
-    Batches of them are made there, without waiting for the GPU.
-
-    What a mask selects has a size that only the GPU knows. Here the host knows it beforehand: it
-    has the number of edges between any two clusters.
+    Batches of them are made there, without waiting for the GPU. What a mask selects has a size that
+    only the GPU knows. Here the host knows it beforehand: it has the number of edges between any
+    two clusters.
     """
 
     rowptr: Tensor  # [N + 1], on the GPU

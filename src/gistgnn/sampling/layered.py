@@ -79,8 +79,8 @@ class LayeredSampling(Sampling):
             raise InputError(f"{differ}: give one for all, or {layers}")
         return value
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "LayeredBatches":
-        return LayeredBatches(Structure(whole), self, self.numbers(layers), seed)
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> "LayeredBatches":
+        return LayeredBatches(Structure(full_batch), self, self.numbers(layers), seed)
 
     @abstractmethod
     def draw_layers(

@@ -131,7 +131,7 @@ class FromLoader(Sampling):
             facts["num_neighbors"] = str(getattr(neighbors, "values", neighbors))
         return facts
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "LoaderBatches":
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> "LoaderBatches":
         """Refuse: a loop of the user's own iterates over the loader."""
         raise InputError("a loader belongs to GIST.fit: in a loop of your own, iterate over it")
 

@@ -199,8 +199,8 @@ class SaintSampling(Sampling):
         """
         return 0.0
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> SaintBatches:
-        structure = Structure(whole)
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> SaintBatches:
+        structure = Structure(full_batch)
         if structure.edge_data:
             distinct = structure.edges.copy()
             distinct.sum_duplicates()
@@ -227,9 +227,8 @@ class SaintSampling(Sampling):
 class SaintNodeSampling(SaintSampling):
     """GraphSAINT's node sampler (section 3.3).
 
-    Node u has probability P(u) ∝ Σ_v Ã_vu², where Ã = D̃^-1 (A + I).
-
-    GraphSAINT uses D^-1 A, which never draws a node without outgoing edges. See `SaintBatches`.
+    Node u has probability P(u) ∝ Σ_v Ã_vu², where Ã = D̃^-1 (A + I). GraphSAINT uses D^-1 A, which
+    never draws a node without outgoing edges. See `SaintBatches`.
 
     Args:
         batch_size: draws for a batch; some nodes are drawn more than once.
@@ -249,9 +248,8 @@ class SaintNodeSampling(SaintSampling):
 class SaintEdgeSampling(SaintSampling):
     """GraphSAINT's edge sampler (section 3.3).
 
-    It draws both ends of an edge, with probability ∝ 1/deg(u) + 1/deg(v).
-
-    That is a walk of one step. A node without in-neighbours comes alone. See `SaintBatches`.
+    It draws both ends of an edge, with probability ∝ 1/deg(u) + 1/deg(v). That is a walk of one
+    step. A node without in-neighbours comes alone. See `SaintBatches`.
 
     Args:
         batch_size: edges drawn for a batch; their ends are its nodes.

@@ -77,9 +77,8 @@ class Sampler(ABC):
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
         """Yield the batches of the steps first_step, ..., first_step + steps - 1.
 
-        Each follows from its step alone.
-
-        Close the generator if you leave it early: it may have a thread at work.
+        Each follows from its step alone. Close the generator if you leave it early: it may have a
+        thread at work.
         """
 
     @abstractmethod
@@ -109,8 +108,6 @@ class Sampler(ABC):
 
         An epoch has as many more steps. Returns None if the user has given the size of a batch, or
         if it cannot be changed.
-
-        None: the user has given the size of a batch, or it cannot be changed.
         """
         return None
 
@@ -154,11 +151,11 @@ class Sampling(ABC):
         check_settings(self)
 
     @abstractmethod
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "RandomBatches":
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> "RandomBatches":
         """Return the sampler for a graph.
 
-        ``whole`` is what training sees of the graph, on the device where the models run. ``layers``
-        are the graph layers of the model, the output layer included, if they are known.
+        ``full_batch`` is what training sees of the graph, on the device where the models run.
+        ``layers`` are the graph layers of the model, the output layer included, if they are known.
         """
 
     def as_dict(self) -> dict[str, Any]:

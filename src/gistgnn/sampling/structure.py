@@ -28,22 +28,22 @@ class Structure:
     Negative weights are refused.
     """
 
-    def __init__(self, whole: Batch) -> None:
-        pattern = whole.csr
-        self.nodes = whole.x.shape[0]
+    def __init__(self, full_batch: Batch) -> None:
+        pattern = full_batch.csr
+        self.nodes = full_batch.x.shape[0]
         # A has a 1 at (target, source).
         self.edges = _matrix(pattern, torch.ones(pattern.num_edges, dtype=torch.int8))
         self.values = self.edges  # or the edges' weights, if there are any
         # Edge data are in the order of the entries.
-        self.edge_data = {name: value.cpu() for name, value in whole.edge_data.items()}
+        self.edge_data = {name: value.cpu() for name, value in full_batch.edge_data.items()}
         counts = pattern.rowptr.diff()
         loops_in_a = pattern.row[self_loops(pattern)].long()
         # A node may have many parallel self-loops.
         self.loops = torch.bincount(loops_in_a, minlength=self.nodes)
         looped = counts - self.loops + 1
-        self.degrees = Degrees(counts.to(whole.dtype), looped.to(whole.dtype))
+        self.degrees = Degrees(counts.to(full_batch.dtype), looped.to(full_batch.dtype))
         if "edge_weight" in self.edge_data:  # degrees are sums of weights
-            weight = self.edge_data["edge_weight"].to(whole.dtype)
+            weight = self.edge_data["edge_weight"].to(full_batch.dtype)
             check_weights(weight)
             self.values = _matrix(pattern, weight)
             sums = row_sums(pattern, weight)
@@ -53,11 +53,11 @@ class Structure:
             self.degrees = Degrees(
                 without_zeros(sums), without_zeros(from_others + loops), loops=loops
             )
-        self.y = whole.y
-        self.train = whole.loss_nodes.cpu().numpy()
-        self._device = whole.device
-        self.sparse = whole.is_sparse  # features are gathered as sparse matrices
-        self._features = whole.x if whole.is_stored else whole.features
+        self.y = full_batch.y
+        self.train = full_batch.loss_nodes.cpu().numpy()
+        self._device = full_batch.device
+        self.sparse = full_batch.is_sparse  # features are gathered as sparse matrices
+        self._features = full_batch.x if full_batch.is_stored else full_batch.features
 
     @cached_property
     def counts(self) -> Tensor:

@@ -174,11 +174,10 @@ def check_callable(name: str, value: Any, expected: str) -> None:
 def setting_types(kind: type) -> dict[str, Any]:
     """Return the types of the fields of a dataclass, by name.
 
-    Those that need a slow import are given as texts, and are left out.
-
-    A number's type has its range: `Annotated[int, Meta(ge=1)]`. The `msgspec.Meta` around a type
-    describes the option of the setting: its description is the help, and its `extra` may have the
-    "metavar", and "choices", the names that are offered.
+    Those that need a slow import are given as texts, and are left out. A number's type has its
+    range: `Annotated[int, Meta(ge=1)]`. The `msgspec.Meta` around a type describes the option of
+    the setting: its description is the help, and its `extra` may have the "metavar", and "choices",
+    the names that are offered.
     """
     return {field.name: field.type for field in fields(kind) if not isinstance(field.type, str)}
 

@@ -178,10 +178,8 @@ class _BarAndWords(BarColumn):
 class Meter:
     """Shows how much of some work is done, and how long the rest will take.
 
-    The rest is taken to go on as fast as before.
-
-    A terminal has a bar. A log has the lines of `log`, and one after every `LONGEST_SILENCE`
-    seconds without any.
+    The rest is taken to go on as fast as before. A terminal has a bar. A log has the lines of
+    `log`, and one after every `LONGEST_SILENCE` seconds without any.
 
     Args:
         label: what is done, before there is more to say.

@@ -10,10 +10,8 @@ from typing import Any
 def do_to_the_end(work: Callable[[], None]) -> None:
     """Do work that has the same result when it is done twice.
 
-    A signal waits until its end, and after an error it is repeated.
-
-    The error is raised all the same, as is what a signal's handler raises (Ctrl-C:
-    KeyboardInterrupt).
+    A signal waits until its end, and after an error it is repeated. The error is raised all the
+    same, as is what a signal's handler raises (Ctrl-C: KeyboardInterrupt).
     """
     with signals_wait():
         try:

@@ -18,8 +18,8 @@ class Registry(UserDict[str, Any], Generic[T]):
     """
 
     def __getitem__(self, name: str) -> T:
-        found: T = resolve_name(self.data[name])
-        return found
+        value: T = resolve_name(self.data[name])
+        return value
 
     def object_name(self, name: str) -> str:
         """Return the name that an object has in its module, such as "GraphSAGE".

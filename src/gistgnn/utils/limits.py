@@ -67,10 +67,8 @@ def usable_cpus(root: Path = _ROOT) -> int:
 def _cgroups(controller: str, root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the cgroups that this process is in, from the innermost.
 
-    Each is "cgroup2" or "cgroup", and its folder.
-
-    A container may see its own cgroup as the root, or the path on the host without the folders that
-    lead to it.
+    Each is "cgroup2" or "cgroup", and its folder. A container may see its own cgroup as the root,
+    or the path on the host without the folders that lead to it.
     """
     mounted = _mounts(controller, root)
     for line in _text(_under(root, f"{_PROCESS}/cgroup")).splitlines():

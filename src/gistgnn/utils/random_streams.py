@@ -33,10 +33,8 @@ def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
 class Stream:
     """Within a `with` block torch draws from a stream of its own.
 
-    It does so on the CPU and on a CUDA ``device``.
-
-    The next block goes on where the last one has ended. After a block the generators are as they
-    were before.
+    It does so on the CPU and on a CUDA ``device``. The next block goes on where the last one has
+    ended. After a block the generators are as they were before.
     """
 
     def __init__(

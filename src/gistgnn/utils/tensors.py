@@ -68,10 +68,8 @@ _mapped_digests = WeakIdKeyDictionary()  # by mapped tensor
 def remember_digest(mapped: Tensor, digest: str) -> Tensor:
     """Remember the digest of the `.npy` file that a tensor is mapped from.
 
-    So nobody has to read all of it.
-
-    It counts for this tensor alone, and not for a slice or a copy. Nothing can be written into the
-    tensor: its pages are read-only.
+    So nobody has to read all of it. It counts for this tensor alone, and not for a slice or a copy.
+    Nothing can be written into the tensor: its pages are read-only.
     """
     _mapped_digests[mapped] = digest
     return mapped
@@ -80,10 +78,8 @@ def remember_digest(mapped: Tensor, digest: str) -> Tensor:
 def tensor_digest(tensor: Tensor) -> str:
     """Return the digest, xxh3_128, of the `.npy` file that holds a tensor.
 
-    It covers the tensor's type, shape and values.
-
-    So a tensor in memory and one that is mapped from a file have the same digest. A sparse tensor
-    has the digest of its parts.
+    It covers the tensor's type, shape and values. So a tensor in memory and one that is mapped from
+    a file have the same digest. A sparse tensor has the digest of its parts.
     """
     if (remembered := _mapped_digests.get(tensor)) is not None:
         return str(remembered)

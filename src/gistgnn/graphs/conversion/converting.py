@@ -98,9 +98,8 @@ def convert(
 def room_within(memory: int | None) -> int:
     """Return the bytes that are left of ``memory`` for this process.
 
-    ``memory`` defaults to 2 GiB, or to 1 GiB more than the process takes already.
-
-    They are no more than a container or a batch system leaves.
+    ``memory`` defaults to 2 GiB, or to 1 GiB more than the process takes already. No more is
+    returned than a container or a batch system leaves.
     """
     process = held_bytes()
     most = max(available_bytes(torch.device("cpu")), _LEAST) if limit_in_force() else 2**63

@@ -217,7 +217,7 @@ def _write_edges(
         source = place_of_node[part.col.numpy()]
         target = part.targets().numpy() + nodes.start
         inside += int((cluster_of[source] == cluster_of[target]).sum())
-        # equal edges keep their order, as their data may differ
+        # Equal edges keep their order, as their data may differ.
         sorting = np.lexsort((source, target))
         for name, file in files.items():
             file.append(

@@ -27,7 +27,7 @@ _RESERVED = (_NODE, _SPLIT, _LABEL)
 _IDS = "ids.parquet"  # the id and the number of every node, until the edges are read
 _SEVERAL = re.compile(r"y\d+")
 _ID_NAME = re.compile(r"(?i:(.*[_ .-])?(id|idx|index|uid|uuid))|.*[a-z](Id|ID)")
-# a label that is a number; "1_0" is a text
+# A label that is a number. "1_0" is a text.
 _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 # No list of words, as DuckDB makes a join of it, and rows leave a join in any order.
 _IS_MISSING = (
@@ -38,13 +38,11 @@ _IS_MISSING = (
 class TablesSource:
     """A table of edges and a table of nodes: CSV or Parquet files, or folders of them.
 
-    The table of edges has the columns `source` and `target`.
-
-    The table of nodes has a row for each node, with the columns `y` (or `y0`, `y1`, ... for several
-    labels), `split` (train, val, test or empty) and optionally `node`, the id that edges name it
-    by; otherwise that is the row's number. All others are features. In Parquet, `x` and `y` may be
-    columns of lists. A column without a name that numbers the rows, as pandas writes its index, is
-    left out.
+    The table of edges has the columns `source` and `target`. The table of nodes has a row for each
+    node, with the columns `y` (or `y0`, `y1`, ... for several labels), `split` (train, val, test or
+    empty) and optionally `node`, the id that edges name it by; otherwise that is the row's number.
+    All others are features. In Parquet, `x` and `y` may be columns of lists. A column without a
+    name that numbers the rows, as pandas writes its index, is left out.
     """
 
     classes = None
