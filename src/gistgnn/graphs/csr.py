@@ -299,5 +299,7 @@ def _outside(index: Tensor, size: int) -> int | None:
     """Return a number that is not from 0 to ``size`` - 1, or None if all are."""
     if not index.numel():
         return None
-    low, high = map(int, index.aminmax())
-    return low if low < 0 else high if high >= size else None
+    lowest, highest = map(int, index.aminmax())
+    if lowest < 0:
+        return lowest
+    return highest if highest >= size else None

@@ -33,8 +33,8 @@ def from_hetero(
 
     PyG's `to_homogeneous` does so, too. Nodes of the target type come first, in their own order.
     The other types follow, in the order of ``data.node_types``. Each type has its own columns of
-    ``x``: its features, if it has some, and a one. Nodes of other types are zero there. So a model's
-    first linear layer is one linear layer, with a bias, for every node type.
+    ``x``: its features, if it has some, and a one. Nodes of other types are zero there. So a
+    model's first linear layer is one linear layer, with a bias, for every node type.
 
     Args:
         data: the target type has ``y``, ``train_mask``, ``val_mask`` and perhaps ``test_mask``; all
@@ -98,7 +98,8 @@ def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor
             raise InputError(
                 f"x has {len(x)} rows, and num_nodes is {count}; expected them to be equal"
             )
-        if Standardisation.suits(x) if standardise is None else standardise:
+        is_scaled = Standardisation.suits(x) if standardise is None else standardise
+        if is_scaled:
             x = Standardisation.over(x, torch.arange(count)).features(x)
         return torch.cat([x, ones], dim=1)
 

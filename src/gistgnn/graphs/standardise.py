@@ -64,7 +64,8 @@ class Standardisation:
         """
         if wanted is None and isinstance(init, Mapping):
             return cls(init[MEAN], init[STD]) if MEAN in init else None
-        return cls.of(graph) if (cls.suits(graph.x) if wanted is None else wanted) else None
+        is_scaled = cls.suits(graph.x) if wanted is None else wanted
+        return cls.of(graph) if is_scaled else None
 
     @staticmethod
     def suits(x: Tensor) -> bool:

@@ -45,10 +45,12 @@ LATENT = 8  # dimensions of the latent space, where every community has a centre
 NOISE = 0.2  # standard deviation of every feature's noise
 
 
-# A fraction f of the graph has f^(2/3) as many communities, each with f^(1/3) as many nodes.
 @dataclass(frozen=True)
 class Recipe:
-    """How to draw a graph; the sizes are of the whole graph."""
+    """How to draw a graph; the sizes are of the whole graph.
+
+    A fraction f of it has f^(2/3) as many communities, each with f^(1/3) as many nodes.
+    """
 
     nodes: int
     train: int

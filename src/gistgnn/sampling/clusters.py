@@ -121,25 +121,23 @@ class ClusterSampling(Sampling):
                 cut, nodes, lambda made, per_batch: share(made.assignment, per_batch)
             )
         clusters = None
-        in_folder = 0 if ptr is None else len(ptr) - 1
         if ptr is None:
             clusters = cut(c or first_cut(nodes))
-            in_folder = len(clusters)
+            count = len(clusters)
             assignment = clusters.assignment
         else:
-            assignment = torch.arange(in_folder).repeat_interleave(ptr.diff())
-        if ptr is not None and c not in (None, in_folder):
-            fault = (
-                f"clusters is {c}, but the folder of the graph has {in_folder} clusters: leave "
-                "clusters out, or cut the"
-            )
-            raise InputError(f"{fault} graph anew")
-        first = first_batch(nodes, in_folder)
-        choices = (
-            [min(times * first, in_folder) for times in clustering.LARGER]
-            if q is None
-            else [min(q, c or in_folder)]
-        )
+            count = len(ptr) - 1
+            assignment = torch.arange(count).repeat_interleave(ptr.diff())
+            if c not in (None, count):
+                raise InputError(
+                    f"clusters is {c}, but the folder of the graph has {count} clusters: leave "
+                    "clusters out, or cut the graph anew"
+                )
+        if q is None:
+            first = first_batch(nodes, count)
+            choices = [min(times * first, count) for times in clustering.LARGER]
+        else:
+            choices = [min(q, c or count)]
         for per_batch in dict.fromkeys(choices):
             if (entropy := share(assignment, per_batch)) is None or entropy >= clustering.ENOUGH:
                 break

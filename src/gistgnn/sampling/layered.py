@@ -96,12 +96,11 @@ class LayeredSampling(Sampling):
         """
 
 
-# An epoch is a random permutation of the training nodes, cut into groups: the last layer's output
-# nodes.
 class LayeredBatches(RandomBatches):
     """Batches in which every layer has its own edges.
 
-    A layer's output nodes are the first of its input nodes.
+    A layer's output nodes are the first of its input nodes. An epoch is a random permutation of the
+    training nodes, cut into groups. A group are the output nodes of the last layer.
     """
 
     def __init__(

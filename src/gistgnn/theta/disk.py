@@ -49,16 +49,23 @@ _SHARED = "shared.safetensors"
 _BLOCKS = "blocks/"
 
 
-# The trained sub-GCNs of a round are written into files of their own, which go to the disk while
-# others train, and a new theta.json beside them. When all ranks have done so, each moves it to its
-# place: this commits the round. Then the values are copied into Θ. A process that is killed before
-# the commit leaves Θ as it was; after one that is killed later, they are copied again when Θ is
-# next opened; and a rank that was killed before its commit makes it then, if another rank has. So a
-# round is in Θ whole or not. Of ranks that share a copy of Θ one writes, `leads`.
 class OnDisk(InMemory):
     """Θ in safetensors files that are mapped into memory.
 
-    A damaged folder, or the folder of another model, is an InputError.
+    A round is in Θ whole or not at all:
+
+    1. The trained sub-GCNs are written into files of their own, which go to the disk while others
+       train. A new theta.json is written beside them.
+    2. When all ranks have done so, each moves its theta.json to its place. This commits the round.
+    3. The values are copied into Θ.
+
+    A process that is killed before the commit leaves Θ as it was. After one that is killed later,
+    the values are copied again when Θ is next opened. A rank that was killed before its commit
+    makes it then, if another rank has made its own. Of the ranks that share a copy of Θ, one
+    writes.
+
+    Raises:
+        InputError: the folder is damaged, or of another model.
     """
 
     lasts = True
@@ -74,7 +81,7 @@ class OnDisk(InMemory):
         super().__init__(slices, {}, streams=True, writer_of=writer_of)
         self.folder = folder
         self._ranks = ranks
-        self._leads = writer_of[ranks.rank] == ranks.rank
+        self._leads = writer_of[ranks.rank] == ranks.rank  # this rank writes the files
         self.is_new = False  # the files have been made for a run of which no round has begun
         # The folder that they will replace, and its lock.
         self.replaces: tuple[Path, FolderLock | None] | None = None

@@ -58,14 +58,12 @@ def find_writers_and_folder(
     locations = ranks.gather([machine, disk.st_dev, disk.st_ino, os.fspath(path), share])
     writer_of = [locations.index(location) for location in locations]
     writer = writer_of[ranks.rank]
-    name = (
-        ".rows-{:05}-of-{:05}".format(*share)
-        if share[1] > 1
-        else f".copy-{writer:05}"
-        if writer
-        else ""
-    )
-    return writer_of, store.folder.with_name(f"{store.folder.name}{name}")
+    suffix = ""
+    if share[1] > 1:
+        suffix = ".rows-{:05}-of-{:05}".format(*share)
+    elif writer:
+        suffix = f".copy-{writer:05}"
+    return writer_of, store.folder.with_name(f"{store.folder.name}{suffix}")
 
 
 def every_folder(folder: Path) -> list[Path]:

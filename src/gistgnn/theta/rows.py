@@ -15,9 +15,11 @@ from gistgnn.theta.slices import THETA, Piece, Slices, Trained, gather, name_of,
 Item = tuple[str, Piece]  # the key of a tensor or moment, and a piece of a sub-GCN's slice of it
 
 
-# The owners send each rank the slices of its sub-GCNs, and get them back after the round.
 class Rows(Exchange):
-    """Every rank owns 1/W of the rows of every tensor of Θ, and nobody holds all of it."""
+    """Every rank owns 1/W of the rows of every tensor of Θ, and nobody holds all of it.
+
+    The owners send each rank the slices of its sub-GCNs, and get them back after the round.
+    """
 
     file_prefix = "own-"
     ranks: Ranks
