@@ -295,9 +295,9 @@ def write_graph(graph: Graph, folder: Path) -> None:
     values = {name: tensor.numpy() for name, tensor in tensors.items()}
     values |= {"x": dense(graph.x).numpy(), "y": graph.y.numpy(), "split": split}
     arrays = {name: write_array(folder, name, value) for name, value in values.items()}
-    task: Task = (
-        "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
-    )
+    task: Task = "multi-label" if graph.multi_label else "single-label"
+    if graph.regression:
+        task = "regression"
     sizes = graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes
     Manifest(graph.name, task, *sizes, arrays, graph.class_names or msgspec.UNSET).write(folder)
 

@@ -135,24 +135,32 @@ def _texts(ids: Tensor) -> list[str]:
     return [text.decode(errors="replace") for text in texts]
 
 
+def _title_of_class(number: int, names: Sequence[str]) -> str | int:
+    """Return what a file calls a class; a node without a prediction has none."""
+    if number < 0:
+        return ""
+    return names[number] if names else number
+
+
 def _write_csv(
     file: TextIO, classes: Array, probabilities: Array, names: Sequence[str], ids: Tensor | None
 ) -> None:
-    several = classes.ndim == 2  # one column of probabilities for each label
-    columns = (
-        [f"label_{k}" for k in range(classes.shape[1])] if several else ["class", "probability"]
-    )
+    has_labels = classes.ndim == 2  # then there is a column of probabilities for each label
+    titles = ["class", "probability"]
+    if has_labels:
+        titles = [f"label_{k}" for k in range(classes.shape[1])]
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["node", *columns])
+    writer.writerow(["node", *titles])
     for start in range(0, len(classes), _ROWS):
         labels = classes[start : start + _ROWS].tolist()
         scores = probabilities[start : start + _ROWS]
-        shown = [] if several else [["" if k < 0 else names[k] if names else k for k in labels]]
-        nodes: Iterable[Any] = range(start, start + len(labels))
+        columns: list[Iterable[Any]] = [range(start, start + len(labels))]
         if ids is not None:
-            nodes = _texts(ids[start : start + _ROWS])
-        columns_of_scores = [
+            columns = [_texts(ids[start : start + _ROWS])]
+        if not has_labels:
+            columns.append([_title_of_class(label, names) for label in labels])
+        columns += [
             ["" if math.isnan(score) else f"{score:.6f}" for score in column]
             for column in scores.T.tolist()
         ]
-        writer.writerows(zip(nodes, *shown, *columns_of_scores, strict=True))
+        writer.writerows(zip(*columns, strict=True))
