@@ -149,7 +149,7 @@ class Given(ClusterSampling):
     worker: int = 0
 
     def sampler(self, batch: Batch, seed: int, layers: int | None = None) -> Sampler:
-        return super().sampler(batch, 3, layers).apart().for_sub_gcn(self.worker)
+        return super().sampler(batch, 3, layers).with_independent_batches().for_sub_gcn(self.worker)
 
 
 def narrow(widths: tuple[int, ...], i: int, **options: Any) -> GIST:

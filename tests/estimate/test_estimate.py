@@ -363,7 +363,7 @@ def test_a_folder_is_evaluated_by_layers_and_takes_less_memory(folder: Path) -> 
     sampler = ClusterSampling(60, 6)
     run = config("graphsage", (64,), sampler=sampler)
     found = option(run, sizes)
-    inside = option(run, replace(sizes, stored=0))
+    inside = option(run, replace(sizes, folder=replace(sizes.folder, stored=0)))
     assert sizes.stored > 4 * sizes.nodes * sizes.features
     assert found.memory.scoring.method == "layers"
     assert found.memory.peaks["cpu"] < inside.memory.peaks["cpu"]

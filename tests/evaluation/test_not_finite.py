@@ -24,8 +24,9 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.scores import Predictions, evaluate, mean_f1
 from gistgnn.evaluation.temperature import fitted_temperature
 from gistgnn.nn.gnn import EnsembleModel
-from gistgnn.runs.prediction_files import write_predictions
+from gistgnn.runs.prediction_files import renumbered_outputs, write_predictions
 from gistgnn.sampling import ClusterSampling
+from tests.helpers.facts import facts_of
 from tests.helpers.logs import logged
 from tests.helpers.models import C, F, tiny_graph
 from tests.helpers.refusals import refused
@@ -267,9 +268,10 @@ def test_predictions_of_such_nodes_are_empty(
     nodes = torch.rand(12, generator=rng) < 0.4
     nodes[5] = False
     given_to = outputs_of(spoilt(logits, nodes, how, column), pieces)
+    graph = facts_of(C, multi_label=several, class_names=["a", "b", "c"])
     with logged() as messages:
         for name in ("p.csv", "p.npz"):
-            write_predictions(path / name, given_to, 12, multi_label=several, names=["a", "b", "c"])
+            write_predictions(path / name, given_to, 12, graph)
     notes = [message for message in messages if "not finite" in message]
     assert len(notes) == 2 * bool(nodes.any())
     assert all(
@@ -287,9 +289,7 @@ def test_predictions_of_such_nodes_are_empty(
             assert row[1] == "abc"[int(logits[node].argmax())]
     (path / "p.csv").unlink()
     with refused("not finite for any node"):
-        write_predictions(
-            path / "p.csv", outputs_of(logits * torch.nan, pieces), 12, multi_label=several
-        )
+        write_predictions(path / "p.csv", outputs_of(logits * torch.nan, pieces), 12, graph)
     assert not (path / "p.csv").exists()
 
 
@@ -320,9 +320,8 @@ def test_files_of_one_name(tmp_path: Path) -> None:
     logits[2] = torch.nan
     order = torch.tensor([5, 4, 3, 2, 1, 0])
     with logged() as messages:
-        write_predictions(
-            tmp_path / "p.csv", outputs_of(logits, 2), 6, multi_label=False, numbers=order
-        )
+        outputs = renumbered_outputs(outputs_of(logits, 2), order)
+        write_predictions(tmp_path / "p.csv", outputs, 6, facts_of(C, multi_label=False))
     assert "the first is node 3" in messages[0]
     lines = (tmp_path / "p.csv").read_text().splitlines()
     assert lines[4] == "3,,"

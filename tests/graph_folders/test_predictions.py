@@ -14,9 +14,14 @@ import torch
 from gistgnn import load
 from gistgnn.graphs import save_file
 from gistgnn.runs import prediction_files
-from gistgnn.runs.prediction_files import write_predictions
+from gistgnn.runs.prediction_files import (
+    first_outputs,
+    renumbered_outputs,
+    write_predictions,
+)
 from tests.cli.in_process import run
 from tests.helpers.clustered_folders import make_clustered
+from tests.helpers.facts import facts_of
 
 from .folders import csv_tables, put, some_graph
 
@@ -39,7 +44,11 @@ def test_pieces_are_put_together(
     ]
     for name in ("p.npz", "p.csv"):
         write_predictions(
-            tmp_path / name, pieces, 50, multi_label=several, temperature=2.0, numbers=numbers
+            tmp_path / name,
+            renumbered_outputs(pieces, numbers),
+            50,
+            facts_of(4, multi_label=several),
+            temperature=2.0,
         )
     found = np.load(tmp_path / "p.npz")
     assert np.array_equal(found["classes"], labels[back].numpy())
@@ -50,6 +59,23 @@ def test_pieces_are_put_together(
     np.testing.assert_allclose(rows[:, 1 if several else 2 :], shown.numpy(), atol=1e-6)
     assert several or np.array_equal(rows[:, 1], labels[back].numpy())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "p.npz"]
+
+
+def test_outputs_of_the_first_nodes_alone() -> None:
+    logits = torch.randn(10, 3)
+    for pieces in (
+        [(slice(0, 4), logits[:4]), (slice(4, 10), logits[4:])],
+        [(torch.tensor([8, 2, 9]), logits[[8, 2, 9]]), (torch.tensor([9, 7]), logits[[9, 7]])],
+    ):
+        for nodes in (1, 3, 6, 10):
+            rows = {
+                int(node): row
+                for places, output in first_outputs(pieces, nodes)
+                for node, row in zip(places, output, strict=True)
+            }
+            given = (torch.arange(10)[places].tolist() for places, _ in pieces)
+            assert rows.keys() == {node for numbers in given for node in numbers if node < nodes}
+            assert all(torch.equal(row, logits[node]) for node, row in rows.items())
 
 
 def succeeds(*words: object) -> None:

@@ -193,8 +193,8 @@ def test_what_vmap_cannot_do_trains_in_turn(case: Case, why: str) -> None:
 
 OWN = Training(9, optimizer=torch.optim.RAdam)
 INDEPENDENT = ClusterBatches(
-    DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"), 2, independent=True
-)
+    DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"), 2
+).with_independent_batches()
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ from .comparing import FULL, WHOLE, in_double, of_inputs, trained
 TRAINING = Training(9, local_steps=3, lr=0.05)
 PARTS = cluster(WHOLE.edge_index, 24, 6, "random")
 CLUSTERS = ClusterBatches(WHOLE, PARTS, 3)
-INDEPENDENT = ClusterBatches(WHOLE, PARTS, 2, independent=True)
+INDEPENDENT = ClusterBatches(WHOLE, PARTS, 2).with_independent_batches()
 FEW = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:2])
 FEW = ClusterBatches(FEW, cluster(WHOLE.edge_index, 24, 4, "random"), 1)
 

@@ -120,7 +120,7 @@ def test_sub_gcns_share_their_batches_or_not_and_may_have_some_columns(sampling:
     columns = torch.tensor([4, 1])
     first, second = (listed(own.for_sub_gcn(i), 0, 3) for i in (1, 2))
     assert first != second
-    assert first == listed(shared.apart().for_sub_gcn(1), 0, 3)
+    assert first == listed(shared.with_independent_batches().for_sub_gcn(1), 0, 3)
     assert first == listed(own.for_sub_gcn(1), 0, 1) + listed(own.for_sub_gcn(1), 1, 2)
     own = own.for_sub_gcn(2)
     for some, whole in zip(

@@ -218,7 +218,7 @@ class Mirror(Exchange):
     def members(self, sub_gcns: int) -> list[int]:
         return list(range(sub_gcns))
 
-    def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
+    def send_trained(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
         """Return the model of this rank, with the running statistics of rank 0."""
         for key in (f"{THETA}{name}" for name in self._buffers):
             if key in trained[0]:

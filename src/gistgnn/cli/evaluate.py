@@ -240,13 +240,12 @@ def _predict(args: argparse.Namespace) -> int:
     from gistgnn.evaluation.scores import evaluation_mode
     from gistgnn.graphs import is_file, load, load_nodes
     from gistgnn.graphs.folder import node_ids, original_nodes
-    from gistgnn.runs.prediction_files import SUFFIXES, write_predictions
+    from gistgnn.runs import prediction_files
     from gistgnn.sampling import Batch, whole_graph
 
-    if args.output.suffix not in SUFFIXES:
-        raise InputError(
-            f"output is {args.output}, expected a name that ends in {' or '.join(SUFFIXES)}"
-        )
+    if args.output.suffix not in prediction_files.SUFFIXES:
+        suffixes = " or ".join(prediction_files.SUFFIXES)
+        raise InputError(f"output is {args.output}, expected a name that ends in {suffixes}")
     config, record, model, evaluation, root = _load(args)
     name = args.dataset or config.dataset
     device = args.device
@@ -265,16 +264,13 @@ def _predict(args: argparse.Namespace) -> int:
     of_all_nodes = replace(evaluation, sample=None)
     inference = _prepared(of_all_nodes, model, batch, config.seed, record.graph.classes)
     with evaluation_mode(model):
-        write_predictions(
-            args.output,
-            inference.outputs(model),
-            len(batch.x),
-            rows=nodes,
-            numbers=numbers,
-            ids=ids,
-            multi_label=record.graph.multi_label,
-            names=record.graph.class_names,
-            temperature=record.temperature,
+        outputs = inference.outputs(model)
+        if numbers is not None:
+            outputs = prediction_files.renumbered_outputs(outputs, numbers)
+        if nodes < len(batch.x):
+            outputs = prediction_files.first_outputs(outputs, nodes)
+        prediction_files.write_predictions(
+            args.output, outputs, nodes, record.graph, temperature=record.temperature, ids=ids
         )
     print(
         f"{nodes} nodes written to {printable(args.output)}{_by_parts(inference.describe())}",

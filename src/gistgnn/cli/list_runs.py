@@ -93,7 +93,7 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
                 "train_seconds": state.train_seconds,
             }
             for entry in state.history:
-                if entry["round"] == state.scores.best_round:
+                if entry["round"] == state.scores.get("best_round"):
                     known |= {"test": entry["test"], "validation": entry["validation"]}
         listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **known})
     return sorted(

@@ -19,8 +19,15 @@ ADVICE = {
 
 
 def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse ranks whose values, or versions of gistgnn or torch, differ; all ranks call this."""
-    # `facts`: {advice: {name: value}}.
+    """Refuse ranks whose values, or versions of gistgnn or torch, differ; all ranks call this.
+
+    Args:
+        ranks: of the run.
+        facts: the values by name, by what to do if one of them differs.
+
+    Raises:
+        InputError: a value differs. It names the first one, and two ranks.
+    """
     if ranks.count == 1:
         return
     installed = {name: version_of(name) or "unknown" for name in ("gistgnn", "torch")}

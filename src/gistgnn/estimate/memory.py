@@ -237,7 +237,7 @@ class Memory:
         )
         scored = sizes.nodes
         if sizes.stored:
-            scored = sizes.nodes - sizes.train if sizes.scored is None else sizes.scored
+            scored = sizes.folder.scored
         scores = _SCORED * scored
         left = [limits["cpu"] - resident["cpu"] - self.resources.base]
         if self._device != "cpu":

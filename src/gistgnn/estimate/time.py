@@ -80,7 +80,8 @@ def _time(memory: Memory) -> _Seconds:
     edges = max(run.expected.edges)
     degree = edges / nodes
     features = min(run.sizes.features, _FEATURES)
-    sizes = replace(run.sizes, nodes=nodes, edges=round(edges), features=features, stored=0)
+    in_memory = replace(run.sizes.folder, stored=0)
+    sizes = replace(run.sizes, nodes=nodes, edges=round(edges), features=features, folder=in_memory)
     small = RunShape(_small(run.config), sizes)
     first = run.subs[0]
     timed = small.subs[0]

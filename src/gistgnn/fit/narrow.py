@@ -78,7 +78,7 @@ class NarrowRuns:
         The first part has the seed of the run.
         """
         runs = copy(self)
-        runs.sampler = self.sampler.apart().for_sub_gcn(part)
+        runs.sampler = self.sampler.with_independent_batches().for_sub_gcn(part)
         if part > 0:
             runs.seed = int(generator(self.seed, "part", part).integers(_SEEDS))
         return runs

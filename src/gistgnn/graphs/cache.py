@@ -1,8 +1,8 @@
-"""What is computed once: graphs and clusters in the user's cache, and arrays beside a graph in its
-folder, such as Ā x.
+"""What is computed once and kept in files.
 
-All of it may be removed at any time: it is computed again. A file that a process uses is locked by
-it, and stays.
+In the user's cache these are graphs and clusters; in the folder of a graph they are arrays such as
+Ā x. All of it may be removed at any time: it is computed again. A file that a process uses is
+locked by it, and stays.
 """
 
 import contextlib
@@ -39,25 +39,28 @@ KINDS = {
     "x-standardised": "features that are scaled",
     "product": "the product of the edges with the features",
 }
-"""What is kept in the folder of a graph, by how the names of the files begin."""
+"""What is kept in the folder of a graph, by the beginning of the files' names."""
 
 KEPT_OF_A_KIND = 2
-"""How many files of a kind are kept: those that were used last. Others that no process uses go when
-one is written.
+"""How many files of a kind are kept: those that were used last.
+
+When one is written, others are removed, unless a process uses them.
 """
 
 CLUSTERS_LIMIT = 2 * 2**30
-"""Bytes that clusters may take in the user's cache: those that have not been used for longest are
-removed.
+"""How many bytes clusters may take in the user's cache.
+
+Those that have not been used for longest are removed.
 """
 
-# part of every fingerprint: raise it when a reader makes another graph from the same raw files
+# Part of every fingerprint. Raise it when a reader makes another graph from the same raw files.
 _VERSION = 1
 
 
 def cache_folder() -> Path | None:
-    """Return ``$GISTGNN_CACHE`` or ``~/.cache/gistgnn``; None if the user has no home, as in some
-    containers.
+    """Return ``$GISTGNN_CACHE`` or ``~/.cache/gistgnn``.
+
+    Returns None if the user has no home, as in some containers.
     """
     try:
         return Path(
@@ -68,8 +71,9 @@ def cache_folder() -> Path | None:
 
 
 def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
-    """Return the graph of a name and a key from the cache; ``build`` makes it if it is missing or
-    damaged.
+    """Return the graph of a name and a key from the cache.
+
+    ``build`` makes it if it is missing or damaged.
     """
     if (folder := cache_folder()) is None:
         return build()
@@ -81,7 +85,8 @@ def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
     graph = build()
     with contextlib.suppress(OSError, InputError):
         for old in _cached_graphs(folder):
-            if old.name[:-17] == path.name[:-17]:  # the same name, of other raw files, or damaged
+            # A graph of the same name is of other raw files, or damaged.
+            if old.name[:-17] == path.name[:-17]:
                 shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(path, ignore_errors=True)
         with whole_folder(path) as made:
@@ -107,11 +112,11 @@ def derived(
     shape: tuple[int, int],
     fill: Callable[[npt.NDArray[np.float32]], None],
 ) -> Tensor:
-    """Return a mapped float32 array that is computed once and kept in a graph's folder, whole or
-    not at all.
+    """Return a mapped float32 array that is computed once and kept in a graph's folder.
 
-    Where the folder is None or cannot be written, the array is in a temporary file. When one is
-    written, older ones of its kind are removed; see `KEPT_OF_A_KIND`.
+    Its file is written whole or not at all. Where the folder is None or cannot be written, the
+    array is in a temporary file. When one is written, older ones of its kind are removed; see
+    `KEPT_OF_A_KIND`.
 
     Args:
         folder: the graph's.
@@ -135,7 +140,7 @@ def derived(
         unnamed = folder / f"{_name(kind, facts)}.npy"
         with replacing(unnamed) as unfinished:
             values = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
-            # writing to a mapped page ends the process when the disk is full
+            # When the disk is full, writing to a mapped page would end the process.
             if hasattr(os, "posix_fallocate"):
                 with unfinished.open("r+b") as file:
                     os.posix_fallocate(file.fileno(), 0, unfinished.stat().st_size)
@@ -154,17 +159,19 @@ def derived(
 def derived_files(folder: Path) -> list[Path]:
     """Return the files that `derived` keeps in the folder of a graph."""
     paths = (path for kind in KINDS for path in folder.glob(f"{kind}-*.npy"))
-    # others have no digest in their names
+    # Files of the user's have no digest in their names.
     ours = (path for path in paths if _kind_of(path) != path.stem)
     return sorted(path for path in ours if path.is_file() and not path.is_symlink())
 
 
 def verify_derived(folder: Path) -> None:
-    """Read every file that `derived` keeps in a folder, and compare it with the digest in its
-    name.
+    """Read every file that `derived` keeps in a folder, and compare it with its digest.
+
+    The digest is part of the file's name.
     """
     for path in derived_files(folder):
-        if is_digest(digest := path.stem.rpartition("-")[2]):  # not of an older version
+        digest = path.stem.rpartition("-")[2]
+        if is_digest(digest):  # names of older versions have shorter ones
             check_digest(path, digest, "remove it: it is computed again")
 
 
@@ -183,8 +190,9 @@ def remove_unused(path: Path) -> bool:
 
 
 def note_use(path: Path) -> None:
-    """Note that a file of a cache is used now: those that have not been used for longest are
-    removed first.
+    """Note that a file of a cache is used now.
+
+    Files that have not been used for longest are removed first.
     """
     with contextlib.suppress(OSError):  # it cannot be written, or is gone
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
@@ -201,27 +209,32 @@ def _name(kind: str, facts: Any) -> str:
 
 
 def _kind_of(path: Path) -> str:
-    """Return the kind of a derived file: its name without what are digests, of this version or an
-    older one.
+    """Return the kind of a derived file: its name without digests.
+
+    The digests may be of this version or an older one.
     """
     return re.sub(r"(-([0-9a-f]{8}|[0-9a-f]{16}|[0-9a-f]{32}))+$", "", path.stem)
 
 
 def _kept_array(folder: Path, kind: str, facts: Any, shape: tuple[int, int]) -> Tensor | None:
-    """Return an array that is kept; None: it is missing, cut short or another array."""
+    """Return an array that is kept.
+
+    Returns None if it is missing, cut short or another array.
+    """
     arrays = (_opened(path, shape) for path in sorted(folder.glob(f"{_name(kind, facts)}-*.npy")))
     return next((array for array in arrays if array is not None), None)
 
 
 def _opened(path: Path, shape: tuple[int, int]) -> Tensor | None:
-    """Map an array, and lock its file until the array is gone; None: it is missing, cut short or
-    another array.
+    """Map an array, and lock its file until the array is gone.
+
+    Returns None if it is missing, cut short or another array.
     """
-    # NumPy's parser may raise anything on a file that was cut short
+    # NumPy's parser may raise anything on a file that was cut short.
     with contextlib.suppress(Exception):
         file = path.open("rb")
         if fcntl is not None:
-            # some file systems have no locks: there it is never removed
+            # Some file systems have no locks. There the file is never removed.
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         array = map_array(path, file)
@@ -237,8 +250,9 @@ def clusters_path(folder: Path, edges: str, facts: Any) -> Path:
 
 
 def trim_clusters(folder: Path) -> None:
-    """Remove the clusters that have not been used for longest, so that those in the cache take
-    `CLUSTERS_LIMIT`.
+    """Remove the clusters that have not been used for longest.
+
+    Those that stay in the cache take at most `CLUSTERS_LIMIT` bytes.
     """
     total_bytes = 0
     for path in sorted(folder.glob("clusters-*.npz"), key=_last_use, reverse=True):
@@ -257,8 +271,9 @@ class KeptFile(NamedTuple):
 
 
 def kept_for(graph: Graph) -> list[KeptFile]:
-    """List what is kept for a graph: arrays in its folder, and its clusters and itself in the
-    user's cache.
+    """List what is kept for a graph.
+
+    These are arrays in its folder, and its clusters and the graph itself in the user's cache.
     """
     folder = graph.folder
     files = [] if folder is None else [_described(path) for path in derived_files(folder)]
@@ -284,14 +299,15 @@ def kept_in_cache() -> list[KeptFile]:
     ]
 
 
-def remove_kept(kept: KeptFile) -> bool:
-    """Remove a file or a folder that is kept; return False if it is in use, or cannot be
-    removed.
+def remove_kept(file: KeptFile) -> bool:
+    """Remove a file or a folder that is kept.
+
+    Returns False if it is in use, or cannot be removed.
     """
-    if not kept.path.is_dir():
-        return remove_unused(kept.path)
-    shutil.rmtree(kept.path, ignore_errors=True)
-    return not kept.path.exists()
+    if not file.path.is_dir():
+        return remove_unused(file.path)
+    shutil.rmtree(file.path, ignore_errors=True)
+    return not file.path.exists()
 
 
 def _cached_graphs(cache: Path) -> list[Path]:

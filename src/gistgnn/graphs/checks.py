@@ -1,5 +1,6 @@
-"""Checks that convert a user's data to the tensors of a `Graph`, or say in one line what is
-wrong.
+"""Checks that convert a user's data to the tensors of a `Graph`.
+
+Otherwise they say in one line what is wrong.
 """
 
 import contextlib
@@ -39,7 +40,8 @@ EDGE_DATA = ("edge_weight", "edge_attr", "edge_type")
 forward.
 """
 
-_CLASSES = 10_000  # that a graph of any size may have; beyond them it has at least as many nodes
+# A graph of any size may have so many classes. One with more has at least as many nodes.
+_CLASSES = 10_000
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few operations take them
 _DTYPES = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, *_UNSIGNED}
 _DTYPES |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
@@ -47,7 +49,7 @@ _DTYPES |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 
 @contextlib.contextmanager
 def naming(place: str) -> Iterator[None]:
-    """Let messages of the block begin with the place of what is wrong, if it is not empty."""
+    """Let messages of the block begin with the place of what is wrong, unless it is empty."""
     try:
         yield
     except InputError as error:
@@ -56,14 +58,15 @@ def naming(place: str) -> Iterator[None]:
         raise InputError(f"{place}: {error}") from error
 
 
-def check_room(needed: int, what: str = "") -> None:
-    """Refuse ``needed`` bytes if this machine has fewer; the message begins with ``what`` takes
-    them.
+def check_room(needed: int, subject: str = "") -> None:
+    """Refuse ``needed`` bytes if this machine has fewer.
+
+    The message begins with ``subject``, which takes them.
     """
     available = available_bytes(torch.device("cpu"))
     if needed > available:
         free = f"{size(available)} are available{of_the_limit()}"
-        raise InputError(f"{what} takes {size(needed)} of memory, {free}".strip())
+        raise InputError(f"{subject} takes {size(needed)} of memory, {free}".strip())
 
 
 def check_table(path: Path) -> None:
@@ -77,7 +80,8 @@ def check_table(path: Path) -> None:
 
 
 def to_tensor(value: ArrayLike, name: str) -> Tensor:
-    """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools;
+    """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools.
+
     ``name`` is for errors.
     """
     if isinstance(value, Tensor):
@@ -127,14 +131,19 @@ def _plain(value: Tensor, name: str) -> Tensor:
 
 
 def check_features(value: ArrayLike, first: int | None = None, name: str = "x") -> Tensor:
-    """Return ``x`` as [N, F] float32, finite, and note columns that float32 rounds, or that number
-    the rows.
+    """Return ``x`` as [N, F] float32, finite.
 
-    A sparse matrix stays one, as a CSR tensor, if few of its entries are not 0; others become
-    dense.
+    Columns that float32 rounds, or that number the rows, are noted. A sparse matrix stays one, as a
+    CSR tensor, if few of its entries are not 0; others become dense.
 
-    ``first`` is the number of the first node of a block of a graph's rows: messages count from it,
-    and the caller notes what is odd in the columns. ``name`` stands for ``x`` in notes.
+    Args:
+        value: [N, F], dense or sparse.
+        first: the number of the first node, if these are a block of a graph's rows. Messages count
+            from it, and the caller notes what is odd in the columns.
+        name: stands for ``x`` in notes.
+
+    Raises:
+        InputError: it is no such matrix.
     """
     if is_sparse_matrix(value):
         sparse = csr_of(value)
@@ -150,7 +159,7 @@ def check_features(value: ArrayLike, first: int | None = None, name: str = "x") 
         rounding.add(x)
         note_columns(rounding.losses(), counting_columns(x), name=name)
     x = x.to(torch.float32).contiguous()
-    # in one pass; both are NaN if any value is
+    # One pass finds the least and the largest value; both are NaN if any value is.
     if not torch.isfinite(torch.stack(x.aminmax())).all():
         row, column = _first_of(~torch.isfinite(x))
         node = (first or 0) + row
@@ -187,8 +196,9 @@ def _check_sparse_features(x: Tensor, name: str) -> Tensor:
 
 
 def dense(x: Tensor) -> Tensor:
-    """Return features as a dense tensor: [N, F]. An InputError says that there is no memory for
-    it.
+    """Return features as a dense tensor: [N, F].
+
+    An InputError says that there is no memory for it.
     """
     if x.layout is torch.strided:
         return x
@@ -197,11 +207,10 @@ def dense(x: Tensor) -> Tensor:
 
 
 def edges_of_adj_t(adj_t: Any) -> tuple[Tensor, Tensor]:
-    """Return the edges [2, E], sources above targets, and the values [E] of the ``adj_t`` of PyG's
-    ToSparseTensor.
+    """Return the edges and the values of the ``adj_t`` of PyG's ToSparseTensor.
 
-    A row of ``adj_t`` has the edges into one node. It may be a sparse tensor, or a SparseTensor of
-    torch_sparse.
+    They are [2, E], sources above targets, and [E]. A row of ``adj_t`` has the edges into one node.
+    It may be a sparse tensor, or a SparseTensor of torch_sparse.
     """
     if callable(getattr(adj_t, "coo", None)):
         target, source, values = adj_t.coo()
@@ -224,21 +233,25 @@ def edges_of_adj_t(adj_t: Any) -> tuple[Tensor, Tensor]:
 def check_edges(
     value: ArrayLike, num_nodes: int, data: Mapping[str, ArrayLike | None] | None = None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return ``edge_index`` sorted by (target, source), int64, and the edge data; without data,
-    each edge once.
+    """Return ``edge_index``, int64, sorted by (target, source), and the edge data.
+
+    Without data, each edge is there once.
     """
     edges = valid_edges(value, num_nodes)
-    given_data = {name: own for name, own in (data or {}).items() if own is not None}
-    checked = {name: check_edge_data(name, own, edges.shape[1]) for name, own in given_data.items()}
+    checked = {
+        name: check_edge_data(name, values, edges.shape[1])
+        for name, values in (data or {}).items()
+        if values is not None
+    }
     key = edges[1] * num_nodes
     key += edges[0]
-    # as in files: no sort of large graphs
+    # Edges from files are sorted already, which saves the sort of large graphs.
     if bool((key[1:] >= key[:-1] if checked else key[1:] > key[:-1]).all()):
         return edges.contiguous(), checked
     if checked:
         order = torch.argsort(key, stable=True)
         return edges[:, order].contiguous(), {
-            name: own[order.to(own.device)] for name, own in checked.items()
+            name: values[order.to(values.device)] for name, values in checked.items()
         }
     key = torch.unique(key, sorted=True)
     target = torch.div(key, num_nodes, rounding_mode="floor")
@@ -259,7 +272,7 @@ def valid_edges(value: ArrayLike, num_nodes: int, *, may_be_empty: bool = False)
     if edges.is_floating_point() or edges.dtype == torch.bool:
         raise InputError(f"edge_index has dtype {edges.dtype}; expected integers (int64)")
     edges = edges.to(torch.int64)
-    lowest, highest = edges.aminmax()  # a mask of all edges only for the error message
+    lowest, highest = edges.aminmax()  # only an error message needs a mask of all edges
     if lowest < 0 or highest >= num_nodes:
         expected = f"node numbers from 0 to {num_nodes - 1} (x has {num_nodes} rows)"
         _refuse((edges < 0) | (edges >= num_nodes), edges, "edge_index", expected)
@@ -267,8 +280,9 @@ def valid_edges(value: ArrayLike, num_nodes: int, *, may_be_empty: bool = False)
 
 
 def check_edge_data(name: str, value: ArrayLike, edges: int) -> Tensor:
-    """Return edge data of one name: [E] or, for edge_attr, also [E, D]; float32, or int64 for
-    integers.
+    """Return edge data of one name: [E] or, for edge_attr, also [E, D].
+
+    They are float32, or int64 for integers.
     """
     tensor = to_tensor(value, name)
     is_attr = name == "edge_attr"
@@ -304,8 +318,9 @@ MISSING = frozenset({"", "-1"}).union(
 
 
 def is_missing(label: Any) -> bool:
-    """Whether a label of an array of texts or objects stands for none: "", "-1", "nan", None, NaN,
-    pandas' NA.
+    """Whether a label of an array of texts or objects stands for none.
+
+    Such labels are "", "-1", "nan", None, NaN and pandas' NA.
     """
     if isinstance(label, str):
         return label.strip() in MISSING
@@ -327,8 +342,9 @@ def note_missing_labels(counts: Mapping[str, int]) -> None:
 
 
 def class_numbers(texts: Iterable[str]) -> dict[str, int]:
-    """Return the number of every class that labels name, in sorted order; those of `MISSING` are
-    unlabelled nodes.
+    """Return the number of every class that labels name, in sorted order.
+
+    The labels of `MISSING` are those of unlabelled nodes.
     """
     names = sorted({text for text in texts if not is_missing(text)})
     for name in names:
@@ -339,8 +355,9 @@ def class_numbers(texts: Iterable[str]) -> dict[str, int]:
 
 
 def number_labels(value: ArrayLike) -> tuple[ArrayLike, tuple[str, ...]]:
-    """Return texts [N] as numbers of classes, and the classes' names; other labels as they are,
-    without names.
+    """Return texts [N] as numbers of classes, and the classes' names.
+
+    Other labels are returned as they are, without names.
     """
     labels: Any = value
     if getattr(getattr(value, "dtype", None), "kind", None) in ("O", "T", "U"):
@@ -390,15 +407,17 @@ def check_labels(
 
 
 def check_classes(num_classes: Any, num_nodes: int) -> int:
-    """Return a number of classes; refuse one that the graph cannot teach: a large output layer for
-    nothing.
+    """Return a number of classes, or refuse one that the graph cannot teach.
+
+    It would make a large output layer for nothing.
     """
     return check_count("num_classes", num_classes, least=2, most=max(num_nodes, _CLASSES))
 
 
 def single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
-    """Return labels, one for each node, [N] int64, and the number of classes, if it is not
-    given.
+    """Return labels, one for each node, [N] int64, and the number of classes.
+
+    It is ``num_classes`` if that is given, otherwise the largest label plus one.
     """
     if y.is_floating_point():
         bad = ~torch.isfinite(y) | (y != torch.floor(y))

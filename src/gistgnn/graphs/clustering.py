@@ -1,9 +1,9 @@
 """Cluster of Algorithm 1: partition the nodes into c clusters, as in Cluster-GCN (section 2).
 
-Where the user does not say how many: the nodes of a cluster often share their class, so a batch of
-a few large clusters shows few classes. As many nodes in more and smaller clusters show more, and
-have fewer edges. What a batch shows is measured by the entropy of its labels, as a share of that of
-as many random training nodes.
+This module also chooses c where the user does not. The nodes of a cluster often share their class,
+so a batch of a few large clusters shows few classes. As many nodes in more and smaller clusters
+show more classes, and have fewer edges. What a batch shows is measured by the entropy of its
+labels, as a share of that of as many random training nodes.
 """
 
 import contextlib
@@ -34,19 +34,20 @@ Part = npt.NDArray[np.integer]
 
 METHODS = ("metis", "split", "stream", "random")
 
-# part of the cache's key: raise it when the same graph gets other clusters, or files get another
-# form
+# Part of the cache's key. Raise it when the same graph gets other clusters, or files get another
+# form.
 _VERSION = 5
 
-# of the first cut
+# A graph is cut a first time into clusters of so many nodes, but into so many clusters at least.
 NODES_PER_CLUSTER = 200
 FEWEST_CLUSTERS = 20
-PER_BATCH = 10  # clusters of the first cut
+PER_BATCH = 10  # clusters of the first cut in a batch
 FEWEST_NODES = 20  # of a cluster
-PIECES = 3  # at least, into which a cluster is split
-# times as many clusters as in the first cut, and as many times more in a batch
+PIECES = 3  # into which a cluster is split at least
+# Finer cuts have so many times the clusters of the first cut, and as many times more in a batch.
 FINER = (1, 10 / 3, 10)
-LARGER = (1, 2, 4)  # times as many clusters in a batch, where the clusters are given
+# Where the clusters are given, batches are tried with so many times as many of them.
+LARGER = (1, 2, 4)
 ENOUGH = 0.95  # of the entropy of random nodes
 POOR = 0.75  # of the entropy of random nodes: the user's own choice gets a note below it
 TRIALS = 20  # batches that are measured
@@ -86,17 +87,23 @@ class Clusters:
 def cluster(
     edges: Tensor | CSR, num_nodes: int, count: int, method: str = "metis", seed: int = 0
 ) -> Clusters:
-    """Partition N nodes into at most `count` clusters of about equal size by one of `METHODS`;
-    empty ones are dropped.
+    """Partition N nodes into at most `count` clusters of about equal size.
 
-    "metis" cuts few edges, taken in both directions, without self-loops. "split" splits the
-    clusters of a first cut by METIS, in a fraction of the time of more clusters by METIS, and cuts
-    somewhat more edges. "stream" (`stream_clusters`) cuts about as few as METIS, in less time and
-    memory on large graphs. "random" has sizes that differ by at most one; the others' results are
-    cached.
+    `method` is one of `METHODS`. Empty clusters are dropped. "metis" cuts few edges, taken in both
+    directions, without self-loops. "split" splits the clusters of a first cut by METIS, in a
+    fraction of the time of more clusters by METIS, and cuts somewhat more edges. "stream"
+    (`stream_clusters`) cuts about as few as METIS, in less time and memory on large graphs.
+    "random" has sizes that differ by at most one. Results of all methods but "random" are cached.
 
-    `edges`: by target, or [2, E], row 0 the sources. A value out of range, or METIS failing, is an
-    InputError.
+    Args:
+        edges: by target; or [2, E], row 0 the sources.
+        num_nodes: N.
+        count: of the clusters.
+        method: one of `METHODS`.
+        seed: the same seed gives the same clusters.
+
+    Raises:
+        InputError: a value is out of range, or METIS fails.
     """
     check_choice("the clustering method", method, METHODS)
     count = check_count("clusters", count, most=num_nodes)
@@ -116,7 +123,7 @@ def cluster(
         edges.col.cpu().to(torch.int32 if num_nodes < 2**31 else torch.int64),
     )
     if method == "split" and count > first_cut(num_nodes):
-        # with fewer pieces of each cluster, their sizes would differ much
+        # With fewer pieces of a cluster, the sizes of clusters would differ much.
         fewest = max(count // PIECES, 1)
         coarse = cluster(edges, num_nodes, min(first_cut(num_nodes), fewest), "metis", seed)
         return clusters_of_parts(_split(edges, coarse, count), count)
@@ -158,14 +165,15 @@ def _split(edges: CSR, coarse: Clusters, count: int) -> Part:
 
 
 def _shares(sizes: Part, count: int) -> Part:
-    """Return into how many pieces each cluster is split, at least one, so that `count` have about
-    equal sizes.
+    """Return into how many pieces each cluster is split, at least one.
+
+    There are `count` pieces, of about equal sizes.
     """
     shares = count * sizes / sizes.sum()
     pieces = np.maximum(np.floor(shares), 1).astype(np.int64)
-    while (rest := count - int(pieces.sum())) != 0:
-        if rest > 0:  # to those that lack most
-            pieces[np.argsort(pieces - shares, kind="stable")[:rest]] += 1
+    while (missing := count - int(pieces.sum())) != 0:
+        if missing > 0:  # the clusters that lack most get one more
+            pieces[np.argsort(pieces - shares, kind="stable")[:missing]] += 1
         else:
             pieces[np.argmax(pieces)] -= 1
     return pieces
@@ -177,7 +185,7 @@ def _by_metis(edges: CSR, count: int, seed: int) -> Part:
     keep = edges.col != targets  # no self-loops
     ends = targets[keep].numpy(), edges.col[keep].numpy()
     structure = sp.csr_matrix((np.ones(len(ends[0]), bool), ends), (nodes, nodes))
-    structure.sum_duplicates()  # sorts, too
+    structure.sum_duplicates()  # this sorts the entries as well
     structure = structure + structure.T.tocsr()
     entries = structure.nnz
     takes = f"a separate process takes about {size(metis.metis_bytes(nodes, entries))} of memory"
@@ -188,8 +196,9 @@ def _by_metis(edges: CSR, count: int, seed: int) -> Part:
 
 
 def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clusters:
-    """Return the clusters of a method's parts: [N], from 0 to ``count`` − 1, without the empty
-    ones.
+    """Return the clusters of a method's parts: [N], from 0 to ``count`` − 1.
+
+    Empty ones are left out.
     """
     sizes = np.bincount(part)
     ptr = np.concatenate([[0], sizes[sizes > 0].cumsum()])
@@ -201,8 +210,9 @@ def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clust
 def _kept(
     edges: CSR, settings: list[Any], nodes: int, count: int, cut: Callable[[], Part]
 ) -> tuple[Part, Path | None]:
-    """Return what ``cut`` returns, and its file, from the cache if it is there; edges and settings
-    decide it.
+    """Return what ``cut`` returns, and its file, from the cache if it is there.
+
+    The edges and the settings decide it.
     """
     if (folder := cache_folder()) is None:
         return cut(), None
@@ -215,7 +225,7 @@ def _kept(
             raise InputError("is of another graph")
         note_use(path)
         return part, path
-    except OSError:  # there is none
+    except OSError:  # there is no such file
         pass
     except Exception as error:  # damaged bytes raise anything
         log.warning("%s is damaged (%s): its clusters are computed again", path, reason(error))
@@ -232,8 +242,9 @@ def first_cut(nodes: int) -> int:
 
 
 def first_batch(nodes: int, clusters: int) -> int:
-    """Return how many of c clusters make a batch: as many nodes as in `PER_BATCH` clusters of the
-    first cut.
+    """Return how many of c clusters make a batch.
+
+    It has as many nodes as `PER_BATCH` clusters of the first cut.
     """
     return min(max(PER_BATCH, round(PER_BATCH * clusters / first_cut(nodes))), clusters)
 
@@ -262,11 +273,11 @@ def choose_clusters(
 def entropy_share(
     y: Tensor, train: Tensor, assignment: Tensor, per_batch: int, seed: int
 ) -> float | None:
-    """Return the mean entropy of the labels in batches of ``per_batch`` clusters, over that of as
-    many random nodes.
+    """Return the mean entropy of the labels in batches, over that of as many random nodes.
 
-    ``y`` has class indices [N], or targets [N, K] of several labels; else the share is None.
-    ``train`` has the numbers of the training nodes, ``assignment`` the cluster of every node: [N].
+    A batch has ``per_batch`` clusters. ``y`` has class indices [N], or targets [N, K] of several
+    labels. For other targets the share is None. ``train`` has the numbers of the training nodes,
+    ``assignment`` the cluster of every node: [N].
     """
     labels = y[train].cpu()
     if labels.is_floating_point() and labels.dim() == 1:
@@ -280,23 +291,24 @@ def entropy_share(
     labels_of_node = sp.csr_matrix(
         (ones, (rows, columns)), (len(labels), int(columns.max(initial=0)) + 1)
     )
-    of = assignment[train.cpu()].numpy()
-    number = int(assignment.max()) + 1
+    cluster_of = assignment[train.cpu()].numpy()
+    nodes = len(cluster_of)
+    clusters = int(assignment.max()) + 1
     sums = sp.csr_matrix(
-        (np.ones(len(of), np.float32), (of, np.arange(len(of)))), (number, len(of))
+        (np.ones(nodes, np.float32), (cluster_of, np.arange(nodes))), (clusters, nodes)
     )
     counts = sums @ labels_of_node
-    sizes = np.bincount(of, minlength=number)
+    sizes = np.bincount(cluster_of, minlength=clusters)
     rng = generator(seed, "label entropy")
-    ours = 0.0
+    of_batches = 0.0
     of_random_nodes = 0.0
     for _ in range(TRIALS):
-        batch = rng.permutation(number)[:per_batch]
-        ours += _entropy(counts[batch])
+        batch = rng.permutation(clusters)[:per_batch]
+        of_batches += _entropy(counts[batch])
         of_random_nodes += _entropy(
-            labels_of_node[rng.choice(len(of), sizes[batch].sum(), replace=False)]
+            labels_of_node[rng.choice(nodes, sizes[batch].sum(), replace=False)]
         )
-    return ours / of_random_nodes if of_random_nodes else None
+    return of_batches / of_random_nodes if of_random_nodes else None
 
 
 def _entropy(counts: sp.csr_matrix) -> float:

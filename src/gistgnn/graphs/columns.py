@@ -1,5 +1,6 @@
-"""Columns of features that may not be what their user meant: numbers that float32 rounds, and
-numbers of rows.
+"""Columns of features that may not be what their user meant.
+
+They hold numbers that float32 rounds, or number the rows.
 """
 
 import logging
@@ -10,24 +11,24 @@ from torch import Tensor
 
 log = logging.getLogger(__name__)
 
-_ROWS = 2**16  # that are looked at for what float32 loses
-_NUMBERS = 2**22  # that are looked at for numbers of rows, before whole columns are
+_ROWS = 2**16  # rows that are looked at for what float32 loses
+_NUMBERS = 2**22  # entries that are looked at for numbers of rows, before whole columns are
 _EXACT_FLOAT32 = 2**24  # up to here float32 has every whole number
 _EXACT_FLOAT64 = 2**53
-_SHUFFLED = 10  # rows; fewer numbers may be those from 1 on by chance
-_NAMED = 5  # columns in one note
+_SHUFFLED = 10  # with fewer rows, their numbers may be those from 1 on by chance
+_NAMED = 5  # columns that one note names
 
 
 class Rounding:
     """What float32 loses of the columns of features, whose rows may come in blocks.
 
-    Two kinds of columns are meant: values that lie closer together than float32 can tell apart, and
+    These are two kinds of columns: values that lie closer together than float32 can tell apart, and
     whole numbers beyond 2^24, such as ids and times in seconds.
     """
 
     def __init__(self) -> None:
         self._count = 0
-        # a whole number of a column, and what float32 makes of it
+        # By column, one of its whole numbers, and what float32 makes of it.
         self._examples: dict[int, tuple[int, float]] = {}
 
     def add(self, x: Tensor) -> None:
@@ -89,8 +90,8 @@ class Rounding:
 def suspects(x: Tensor) -> Tensor:
     """Return the columns of a CSR tensor that `Rounding` and `counting_columns` have to look at.
 
-    A column in which two rows are 0 numbers no rows, and its values differ by more than float32
-    rounds; whole numbers beyond 2^24 are another matter.
+    A column with two rows of 0 does not number the rows, and its values differ by more than float32
+    rounds. So what is left are columns with fewer zeros, and whole numbers beyond 2^24.
     """
     rows, columns = x.shape
     col = x.col_indices().long()
@@ -102,8 +103,9 @@ def suspects(x: Tensor) -> Tensor:
 
 
 def counting_columns(x: Tensor) -> list[int]:
-    """Return the columns of ``x`` [N, F] that number the rows: N whole numbers without a gap, in
-    any order.
+    """Return the columns of ``x`` [N, F] that number the rows.
+
+    They hold N whole numbers without a gap, in any order.
     """
     count = len(x)
     if count < 3:
@@ -135,8 +137,9 @@ def _numbers_rows(column: Tensor, *, is_in_order: bool) -> bool:
 def note_columns(
     rounded: Mapping[int, str], counting: Iterable[int], names: Sequence[str] = (), name: str = "x"
 ) -> None:
-    """Log a note on columns of features; ``names`` has the names of all columns, or there are
-    none.
+    """Log a note on columns of features.
+
+    ``names`` has the names of all columns, or there are none.
     """
     titles = {
         column: names[column] if names else f"{name}[:, {column}]"

@@ -1,5 +1,6 @@
-"""`CSR`: the places of a sparse matrix's entries, without values; the edges of a graph by
-target.
+"""`CSR`: the places of a sparse matrix's entries, without values.
+
+The edges of a graph are such entries, by target.
 """
 
 import warnings
@@ -25,22 +26,21 @@ _PIECE = 2**22  # entries that are read at once
 
 
 class CSR:
-    """The entries of a sparse matrix [R, C], sorted by row; row i has the columns ``col[rowptr[i] :
-    rowptr[i + 1]]``.
+    """The entries of a sparse matrix [R, C], sorted by row.
 
-    The edges of a graph are the entries (target, source). Both tensors may be mapped from files. An
-    entry may occur several times.
+    Row i has the columns ``col[rowptr[i] : rowptr[i + 1]]``. The edges of a graph are the entries
+    (target, source). Both tensors may be mapped from files. An entry may occur several times.
 
     Args:
         rowptr: [R + 1] integers, from 0 to nnz.
         col: [nnz] int32 or int64.
-        shape: (R, C); None: the matrix is square.
-        loops: the number of entries (i, i); None: not known without asking a GPU.
+        shape: (R, C). Defaults to a square matrix.
+        loops: the number of entries (i, i), if it is known without asking a GPU.
 
     Attributes:
         num_nodes: R, the nodes of a graph.
         num_edges: the number of entries, E.
-        loops: as given.
+        loops: see the argument.
     """
 
     def __init__(
@@ -72,8 +72,9 @@ class CSR:
         shape: tuple[int, int],
         names: tuple[str, str] = ("row", "column"),
     ) -> "tuple[CSR, Tensor | None]":
-        """Return the entries (row[k], col[k]), and the order that sorts them by row; None: they are
-        sorted.
+        """Return the entries (row[k], col[k]), and the order that sorts them by row.
+
+        The order is None if they are sorted.
         """
         # Entries of one row keep their order. Errors call the axes by their `names`.
         for index, size, name in zip((row, col), shape, names, strict=True):
@@ -158,8 +159,9 @@ class CSR:
         )
 
     def for_products(self) -> "CSR":
-        """Return the entries with one type for both tensors, as torch's products want: int32 where
-        the numbers fit.
+        """Return the entries with one type for both tensors, as torch's products want.
+
+        It is int32 where the numbers fit.
         """
         dtype = index_dtype(*self.shape, self.num_edges)
         if self.rowptr.dtype == self.col.dtype == dtype:
@@ -172,10 +174,8 @@ class CSR:
         try:
             rowptr = self.rowptr.numpy()
             col = self.col.numpy()
-        except (
-            RuntimeError,
-            TypeError,
-        ):  # NumPy cannot read tensors on a GPU, or within a transform of torch.func
+        except (RuntimeError, TypeError):
+            # NumPy cannot read tensors on a GPU, or within a transform of torch.func.
             turned, order = torch.sort(self.col, stable=True)
             return CSR.from_sorted(turned, self.row.index_select(0, order), self.shape[::-1]), order
         from scipy.sparse import csr_array  # loading it takes 0.2 s
@@ -189,16 +189,16 @@ class CSR:
         rows = torch.from_numpy(by_column.indices).to(dtype)
         return CSR(starts, rows, self.shape[::-1]), torch.from_numpy(by_column.data).long()
 
-    def looped(self, own: Tensor | None = None) -> "tuple[CSR, Tensor, Tensor]":
-        """Put one self-loop at the end of every row, and drop the self-loops that are given: the
-        entries of Ā.
+    def looped(self, loop_of: Tensor | None = None) -> "tuple[CSR, Tensor, Tensor]":
+        """Put one self-loop at the end of every row, and drop the given ones: the entries of Ā.
 
-        ``own``: [R] is the column of each row's self-loop; None: row i has (i, i). Returns the
-        entries, the index of the given entries that stay (a mask, or places), and their new places.
+        ``loop_of``: [R] is the column of each row's self-loop. By default row i has (i, i). Returns
+        the entries, the index of the given entries that stay (a mask, or places), and their new
+        places.
         """
         size = self.shape[0]
         nodes = torch.arange(size, dtype=self.col.dtype, device=self.col.device)
-        keep = self._off_diagonal(None if own is None else own.to(self.col.dtype))
+        keep = self._off_diagonal(None if loop_of is None else loop_of.to(self.col.dtype))
         row = self.row[keep]
         col = self.col[keep]
         # An entry moves back by one place per earlier row, for that row's self-loop: no second
@@ -208,27 +208,30 @@ class CSR:
         dtype = index_dtype(*self.shape, row.numel() + size)
         looped = col.new_empty(row.numel() + size, dtype=dtype)
         looped[new_places] = col.to(dtype)
-        looped[bounds] = (nodes if own is None else own).to(dtype)
+        looped[bounds] = (nodes if loop_of is None else loop_of).to(dtype)
         rowptr = torch.cat([bounds.new_zeros(1), bounds + 1]).to(dtype)
         return CSR(rowptr, looped, self.shape), keep, new_places
 
-    def _off_diagonal(self, own: Tensor | None) -> Tensor:
-        """Return an index of the entries that are no self-loops: a mask [nnz], or places if it is
-        known how many.
+    def _off_diagonal(self, loop_of: Tensor | None) -> Tensor:
+        """Return an index of the entries that are no self-loops.
+
+        It is a mask [nnz], or places if it is known how many there are.
         """
-        off = (self.row if own is None else own.index_select(0, self.row)) != self.col
+        loop_of_entry = self.row if loop_of is None else loop_of.index_select(0, self.row)
+        is_off = loop_of_entry != self.col
         if self.loops is None:
-            return off
-        # A mask would make the host wait for the GPU, to count them. The others share one place, at
-        # the end.
+            return is_off
+        # A mask would make the host wait for the GPU, to count the entries. Self-loops share one
+        # place, at the end.
         count = self.num_edges - self.loops
-        new_places = torch.where(off, off.cumsum(0) - 1, count)
+        new_places = torch.where(is_off, is_off.cumsum(0) - 1, count)
         entries = torch.arange(self.num_edges, device=new_places.device)
         return entries.new_empty(count + 1).scatter_(0, new_places, entries)[:count]
 
     def pieces(self, limit: int) -> "Iterator[tuple[CSR, slice]]":
-        """Cut the entries into pieces of at most ``limit`` consecutive ones; yield each with the
-        slice it holds.
+        """Cut the entries into pieces of at most ``limit`` consecutive ones.
+
+        Each comes with the slice that it holds.
         """
         for start in range(0, self.num_edges, max(limit, 1)):
             stop = min(start + limit, self.num_edges)
@@ -238,8 +241,9 @@ class CSR:
             )
 
     def rows(self, nodes: slice | Tensor) -> "tuple[CSR, slice | Tensor]":
-        """Return some rows, consecutive ones as a view, or [k] in any order; and an index of their
-        entries.
+        """Return some rows, and an index of their entries.
+
+        Consecutive rows are a view; otherwise ``nodes`` are [k] in any order.
         """
         if isinstance(nodes, slice):
             rowptr = self.rowptr[nodes.start : nodes.stop + 1]
@@ -265,8 +269,9 @@ def index_dtype(*sizes: int) -> torch.dtype:
 
 
 def check_sources(col: Tensor, nodes: int) -> None:
-    """Refuse sources of edges that are no nodes, of a damaged file: a product would read memory
-    that is not its own.
+    """Refuse sources of edges that are no nodes: the file of edges is damaged.
+
+    A product would read memory that is not its own.
     """
     if (wrong := _outside(col, nodes)) is not None:
         hint = "the graph's folder is damaged; convert the graph again"
@@ -274,8 +279,9 @@ def check_sources(col: Tensor, nodes: int) -> None:
 
 
 def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice]:
-    """Yield consecutive rows: at most ``rows`` >= 1 rows with at most ``entries`` entries, or a
-    single row.
+    """Yield consecutive rows: at most ``rows`` >= 1 rows with at most ``entries`` entries.
+
+    A row with more entries comes alone.
     """
     count = len(rowptr) - 1
     start = 0
@@ -290,8 +296,10 @@ def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice
 
 
 def _outside(index: Tensor, size: int) -> int | None:
-    """Return a number that is not from 0 to ``size`` - 1; None: all are."""
+    """Return a number that is not from 0 to ``size`` - 1, or None if all are."""
     if not index.numel():
         return None
-    low, high = map(int, index.aminmax())
-    return low if low < 0 else high if high >= size else None
+    lowest, highest = map(int, index.aminmax())
+    if lowest < 0:
+        return lowest
+    return highest if highest >= size else None

@@ -11,18 +11,19 @@ from gistgnn.graphs.graph import Graph
 
 log = logging.getLogger(__name__)
 
-# edges, and a share of them
-_LOOKED_AT = 1000
-_FEW = 0.05
+_LOOKED_AT = 1000  # edges whose reverse edges are looked for
+_FEW = 0.05  # a share of these edges so small that the graph may be meant to be undirected
 MANY_LABELS = 100  # training nodes for each class
-# how many edges between training nodes are judged, and a low homophily
+# Homophily is judged by so many edges between training nodes, the fewest and the most.
 _LABELLED = (500, 100_000)
-_LOW = 0.1
+_LOW = 0.1  # homophily
 
 
 def note_doubts(graph: Graph) -> None:
-    """Log a note on a missing test set, edges of one direction, labels that are one-hot, and odd
-    classes or targets.
+    """Log a note on what may be a mistake in a graph.
+
+    These are a missing test set, edges of one direction, labels that are one-hot, and odd classes
+    or targets.
     """
     if not graph.test.any():
         log.info(f"{graph.name} has no test nodes: there are no test scores")
@@ -56,8 +57,9 @@ def note_doubts(graph: Graph) -> None:
 
 
 def _note_one_hot(y: Tensor) -> None:
-    """Log a note if no node has two labels [N, K]: these are classes, and a row of zeros is an
-    unlabelled node.
+    """Log a note if no node has two labels [N, K].
+
+    Then these are classes, and a row of zeros is an unlabelled node.
     """
     counts = y.sum(dim=1)
     with_one = int((counts == 1).sum())
@@ -120,23 +122,25 @@ def suits_graphsage(graph: Graph) -> bool:
 
 
 def _some_edges(edges: CSR, count: int) -> tuple[Tensor, Tensor]:
-    """Return sources and targets of at most ``count`` edges between two nodes, evenly from all
-    edges.
+    """Return sources and targets of at most ``count`` edges between two nodes.
+
+    They are spread evenly over all edges.
     """
     most = len(edges.col)
     device = edges.col.device
     chosen = torch.linspace(0, most - 1, min(most, count), dtype=torch.double, device=device).long()
     sources = edges.col[chosen].long()
     targets = torch.searchsorted(edges.rowptr, chosen, right=True) - 1
-    # those of a folder are not checked when it is opened
+    # The edges of a folder are not checked when it is opened.
     check_sources(sources, len(edges.rowptr) - 1)
     between = sources != targets
     return sources[between], targets[between]
 
 
 def _reversed_share(edges: CSR) -> float | None:
-    """Return which share of about 1,000 edges between two nodes has a reverse edge; None: there is
-    no such edge.
+    """Return which share of about 1,000 edges between two nodes has a reverse edge.
+
+    Returns None if there is no such edge.
     """
     sources, targets = _some_edges(edges, _LOOKED_AT)
     around, _ = edges.rows(sources)  # the edges into the sources

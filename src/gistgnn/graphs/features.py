@@ -1,5 +1,6 @@
-"""Features of nodes: dense, or a sparse matrix where few of them are not zero, such as the words of
-documents.
+"""Features of nodes: dense, or a sparse matrix where few of them are not zero.
+
+The words of documents are such features.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,12 @@ from gistgnn.utils.tensors import Array
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# share of features that are not 0, under which a sparse product is several times faster
+# Where a smaller share of the features is not 0, a sparse product is several times faster.
 SPARSE_BELOW = 0.1
 _SAMPLE = 2**16  # nodes that are looked at
-_RUN = 2**10  # neighbouring nodes of a sample: single rows of a mapped file would read all of it
+# A sample has runs of so many neighbouring nodes: single rows of a mapped file would read all of
+# it.
+_RUN = 2**10
 
 
 def is_sparse_matrix(value: Any) -> bool:
@@ -56,11 +59,7 @@ def csr_of(value: Any) -> Tensor:
         matrix.check_format(full_check=True)
     except InputError:
         raise
-    except (
-        ValueError,
-        IndexError,
-        NotImplementedError,
-    ) as error:  # the last one for the device meta
+    except (ValueError, IndexError, NotImplementedError) as error:  # the last one on device meta
         raise InputError(
             f"x is a sparse matrix that cannot be read ({reason(error)}): make it again"
         ) from error
@@ -72,8 +71,9 @@ def csr_of(value: Any) -> Tensor:
 
 
 def _of_torch(value: Tensor) -> "sp.spmatrix":
-    """Return a sparse tensor as a matrix of SciPy, which checks it: one from a file may be
-    damaged.
+    """Return a sparse tensor as a matrix of SciPy, which checks it.
+
+    One from a file may be damaged.
     """
     import scipy.sparse as sp
 
@@ -98,9 +98,7 @@ def _of_torch(value: Tensor) -> "sp.spmatrix":
 
 
 def entries_of_coo(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the places [2, nnz] and the values [nnz] of a COO tensor in the order in which they
-    were given.
-    """
+    """Return the places [2, nnz] and the values [nnz] of a COO tensor, in their own order."""
     # The public methods want it coalesced, which sorts the entries and adds up those of one place.
     return matrix._indices(), matrix._values()
 
@@ -133,22 +131,25 @@ def bytes_of(x: Tensor) -> int:
 
 
 def columns_of(x: Tensor, columns: Tensor) -> Tensor:
-    """Return some columns of a CSR tensor, by number, as a dense matrix of the same type: [N,
-    k].
+    """Return some columns of a CSR tensor, by number, as a dense matrix: [N, k].
+
+    It has the same type.
     """
     places = places_of(x)
-    number = torch.full((x.shape[1],), -1)
-    number[columns] = torch.arange(len(columns))
-    column = number[places.col.long()]
-    is_wanted = column >= 0
-    out = x.values().new_zeros(x.shape[0], len(columns))
-    out[places.row[is_wanted].long(), column[is_wanted]] = x.values()[is_wanted]
-    return out
+    new_column = torch.full((x.shape[1],), -1)
+    new_column[columns] = torch.arange(len(columns))
+    columns_of_entries = new_column[places.col.long()]
+    is_chosen = columns_of_entries >= 0
+    matrix = x.values().new_zeros(x.shape[0], len(columns))
+    rows = places.row[is_chosen].long()
+    matrix[rows, columns_of_entries[is_chosen]] = x.values()[is_chosen]
+    return matrix
 
 
 def sample_of(x: Tensor) -> Tensor:
-    """Return the features of about 2^16 nodes, in evenly spaced runs of nodes; all features of a
-    small graph.
+    """Return the features of about 2^16 nodes, in evenly spaced runs of nodes.
+
+    Of a small graph all features are returned.
     """
     one_in = len(x) // _SAMPLE
     if one_in < 2:

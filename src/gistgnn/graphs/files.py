@@ -1,5 +1,6 @@
-"""A user's graph in a ``.npz`` or ``.pt`` file; raw files of data sets. Nothing is unpickled but
-plain tensors.
+"""A user's graph in a ``.npz`` or ``.pt`` file; raw files of data sets.
+
+Nothing is unpickled but plain tensors.
 """
 
 import contextlib
@@ -38,8 +39,9 @@ _KEYS = ("edge_index", "x", "y", "train", "val", "test")
 
 @contextlib.contextmanager
 def reading_file(path: Path) -> Iterator[None]:
-    """Turn whatever a parser raises into one line that names the file; its warnings are not
-    shown.
+    """Turn whatever a parser raises in the block into one line that names the file.
+
+    Its warnings are not shown.
     """
     made_by = FORMATS.get(path.suffix.lower(), FORMATS[".pt"]).made_by
     with (
@@ -53,8 +55,9 @@ def reading_file(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading_raw(name: str, folder: Path) -> Iterator[None]:
-    """Turn whatever a parser raises in the block into one line that names the data set. What it
-    prints is not shown.
+    """Turn whatever a parser raises in the block into one line that names the data set.
+
+    What it prints is not shown.
     """
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -71,8 +74,9 @@ def reading_raw(name: str, folder: Path) -> Iterator[None]:
 def read_npz(
     path: Path, keys: Collection[str], optional: Collection[str] = ()
 ) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays ``keys``, and those of ``optional`` that are there; call it in
-    `reading_file`.
+    """Read the arrays ``keys``, and those of ``optional`` that are there.
+
+    Call it in `reading_file`.
     """
     with zipfile.ZipFile(path) as archive:
         present = {name.removesuffix(".npy"): archive.getinfo(name) for name in archive.namelist()}
@@ -95,7 +99,7 @@ def read_npz(
             try:
                 with archive.open(member) as file:
                     arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
-                    if file.read(1):  # at the member's end its checksum is compared
+                    if file.read(1):  # reading to the end compares the member's checksum
                         raise ValueError(f"it is longer than its shape {list(arrays[key].shape)}")
             except ValueError as error:
                 fault = f"{member.filename} is damaged, or not of numbers ({reason(error)})"
@@ -108,8 +112,9 @@ def read_npz(
 
 
 def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
-    """Read attributes of a PyG `Data` or `HeteroData` that are there, by name; call it in
-    `reading_file`.
+    """Read attributes of a PyG `Data` or `HeteroData` that are there, by name.
+
+    Call it in `reading_file`.
     """
     from torch_geometric.data import HeteroData, storage
     from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
@@ -127,7 +132,7 @@ def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
             [Data, DataEdgeAttr, DataTensorAttr, HeteroData, *stores]
         ):
             data = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # its text advises to load the file all the same
+    except pickle.UnpicklingError as error:  # torch's text advises to load the file all the same
         fault = "holds Python objects other than a Data of plain tensors, which are never unpickled"
         raise InputError(f"{fault}; {_advice_on_object(path, str(error))}") from error
     data = _only_graph(data)
@@ -141,8 +146,9 @@ def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
 
 
 def _only_graph(data: Any) -> Any:
-    """Return the one graph in what PyG's InMemoryDataset saves as processed/data.pt; anything else
-    as it is.
+    """Return the one graph in what PyG's InMemoryDataset saves as processed/data.pt.
+
+    Anything else is returned as it is.
     """
     from torch_geometric.data import Data, HeteroData
 
@@ -152,7 +158,7 @@ def _only_graph(data: Any) -> Any:
     if not is_collated or not isinstance(data[0], (dict, Data, HeteroData)):
         return data
     slices = data[1]
-    while isinstance(slices, dict):  # of a HeteroData they lie deeper
+    while isinstance(slices, dict):  # the slices of a HeteroData lie deeper
         slices = next(iter(slices.values()), None)
     if slices is not None and len(slices) != 2:
         hint = "for a label of each graph see examples/graph_classification.py"
@@ -189,8 +195,9 @@ def _advice_on_object(path: Path, text: str) -> str:
 
 
 def _attribute_with(path: Path, kind: str) -> str:
-    """Return the last text before the name of a class in a file's pickle, which is looked at and
-    not unpickled.
+    """Return the last text before the name of a class in a file's pickle.
+
+    The pickle is looked at, and not unpickled.
     """
     with zipfile.ZipFile(path) as archive:
         member = next(name for name in archive.namelist() if name.endswith("data.pkl"))
@@ -233,11 +240,10 @@ def load_file(path: str | Path, *, partial: bool = False) -> Graph:
 
 
 def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor], int]:
-    """Read ``x`` [N, F], ``edge_index`` [2, E] and edge data by name, as `load_file`, without
-    labels and splits.
+    """Read ``x`` [N, F], ``edge_index`` [2, E] and edge data by name, without labels and splits.
 
-    The last number says how many of the first nodes are to be predicted: N, or those of a
-    `HeteroData`'s target type.
+    For the file see `load_file`. The last number says how many of the first nodes are to be
+    predicted: N, or those of a `HeteroData`'s target type.
     """
     path = Path(path)
     file_format = _format_of(path)
@@ -288,13 +294,14 @@ def _nodes_of_pt(path: Path) -> dict[str, Any]:
 
 
 class Format(NamedTuple):
-    """A format of graph files. Its functions are called in `reading_file`, which turns their errors
-    into one line.
+    """A format of graph files.
+
+    Its functions are called in `reading_file`, which turns their errors into one line.
     """
 
     made_by: str  # what writes such a file, for messages
-    read_graph: Callable[[Path, bool], Graph]  # of the path, and whether splits may be missing
-    read_nodes: Callable[[Path], dict[str, Any]]  # x, edge_index and edge data by name
+    read_graph: Callable[[Path, bool], Graph]  # takes the path, and whether splits may be missing
+    read_nodes: Callable[[Path], dict[str, Any]]  # returns x, edge_index and edge data by name
 
 
 FORMATS = {

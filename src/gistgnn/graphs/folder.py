@@ -1,5 +1,6 @@
-"""A graph as a folder of `.npy` files, which are mapped: docs/how-to/data.md. Read,
-checked and written.
+"""A graph as a folder of `.npy` files, which are mapped: read, checked and written.
+
+docs/how-to/data.md describes the folder.
 """
 
 import contextlib
@@ -70,28 +71,31 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the `manifest.json` of a folder; an `InputError` if there is none, or if it is
-        damaged.
+        """Read the `manifest.json` of a folder.
+
+        It is an `InputError` if there is none, or if it is damaged.
         """
         path = folder / MANIFEST
         if not path.exists():
             check_table(folder)
             raise InputError(f"{folder} has no {MANIFEST}; expected a folder of `gistgnn convert`")
         manifest = read_json(path, cls, _ADVICE)
-        if not _OF_ALL <= manifest.arrays.keys() <= _OF_ALL | _OF_SOME:
+        if not _NEEDED <= manifest.arrays.keys() <= _NEEDED | _OPTIONAL:
             raise InputError(
                 f"{path} is damaged: it names other arrays than a graph has; {_ADVICE}"
             )
         return manifest
 
 
-_OF_ALL = {"rowptr", "col", "x", "y", "split"}
-_OF_SOME = {*EDGE_DATA, "node", "cluster_ptr", "id"}
+# The arrays that all graphs have, and those that some have.
+_NEEDED = {"rowptr", "col", "x", "y", "split"}
+_OPTIONAL = {*EDGE_DATA, "node", "cluster_ptr", "id"}
 
 
 def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
-    """Read the manifest of a graph folder, and map its arrays, if each file is whole and the array
-    that it says.
+    """Read the manifest of a graph folder, and map its arrays.
+
+    A file that is cut short, or is not the array that the manifest says, is an InputError.
     """
     written = _last_change(folder / MANIFEST) if (folder / MANIFEST).exists() else 0
     manifest = Manifest.read(folder)
@@ -106,24 +110,25 @@ def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
                 f"{path} is not the {entry.dtype} {list(entry.shape)} that {MANIFEST} says; "
                 f"{_ADVICE}"
             )
-        if _last_change(path) <= written:  # otherwise the file may have been changed since
+        if _last_change(path) <= written:  # a file that was changed later has another digest
             remember_digest(array, entry.xxh3)
     return manifest, arrays
 
 
 def _last_change(path: Path) -> int:
-    """Return when a file was changed last, also by a copy that keeps the old time; in
-    nanoseconds.
+    """Return when a file was changed last, in nanoseconds.
+
+    A copy that keeps the old time counts as a change.
     """
     state = path.stat()
     return max(state.st_mtime_ns, state.st_ctime_ns)
 
 
 def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
-    """Return the graph in a folder. Features, edges and edge data are mapped: they are read when
-    they are used.
+    """Return the graph in a folder.
 
-    Nothing may be written into a mapped tensor: the system ends a process that does.
+    Features, edges and edge data are mapped: they are read when they are used. Nothing may be
+    written into a mapped tensor: the system ends a process that does.
 
     Args:
         folder: one that `gistgnn convert` or `gistgnn partition --out` has made.
@@ -137,12 +142,18 @@ def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
         for name, array in arrays.items()
     }
     return Graph(
-        arrays["x"], CSR(arrays["rowptr"], arrays["col"]), arrays["y"], **masks_of(arrays["split"]),
-        num_classes=manifest.classes, name=manifest.name, regression=manifest.task == "regression",
+        arrays["x"],
+        CSR(arrays["rowptr"], arrays["col"]),
+        arrays["y"],
+        **masks_of(arrays["split"]),
+        num_classes=manifest.classes,
+        name=manifest.name,
+        regression=manifest.task == "regression",
         **{name: arrays[name] for name in EDGE_DATA if name in arrays},
         folder=None if in_memory else folder.absolute(),
-        cluster_ptr=arrays.get("cluster_ptr"), class_names=manifest.class_names or (),
-    )  # fmt: skip
+        cluster_ptr=arrays.get("cluster_ptr"),
+        class_names=manifest.class_names or (),
+    )
 
 
 def _check_values(folder: Path, manifest: Manifest, arrays: dict[str, Tensor]) -> None:
@@ -187,8 +198,9 @@ def _rises(bounds: Tensor, last: int, least: int) -> bool:
 
 
 def original_nodes(graph: Graph) -> Tensor | None:
-    """Return the numbers that the nodes of a folder of clusters had before: [N], mapped. None: they
-    are the same.
+    """Return the numbers that the nodes of a folder of clusters had before: [N], mapped.
+
+    Returns None if they are the same.
     """
     if graph.folder is None or graph.cluster_ptr is None:
         return None
@@ -204,8 +216,9 @@ def original_nodes(graph: Graph) -> Tensor | None:
 
 
 def node_ids(graph: Graph) -> Tensor | None:
-    """Return the ids that nodes have in the table of a folder, in its order: [N, L] bytes. None:
-    they are numbers.
+    """Return the ids that nodes have in the table of a folder: [N, L] bytes, in its order.
+
+    Returns None if they are numbers.
     """
     return None if graph.folder is None else open_arrays(graph.folder)[1].get("id")
 
@@ -220,8 +233,9 @@ def verify(folder: Path) -> int:
 
 
 class ArrayWriter:
-    """Writes the rows of an array to the file ``folder/name.npy``; ``columns`` is the shape of a
-    row.
+    """Writes the rows of an array to the file ``folder/name.npy``.
+
+    ``columns`` is the shape of a row.
     """
 
     def __init__(
@@ -240,8 +254,9 @@ class ArrayWriter:
         self.rows += len(values)
 
     def finish(self) -> ArrayEntry:
-        """Write the header with the number of rows, wait for the disk, and return the manifest's
-        entry.
+        """Write the header with the number of rows, and return the manifest's entry.
+
+        The file is on the disk then.
         """
         self._file.seek(0)
         self._file.write(self._header())
@@ -280,17 +295,18 @@ def write_graph(graph: Graph, folder: Path) -> None:
     values = {name: tensor.numpy() for name, tensor in tensors.items()}
     values |= {"x": dense(graph.x).numpy(), "y": graph.y.numpy(), "split": split}
     arrays = {name: write_array(folder, name, value) for name, value in values.items()}
-    task: Task = (
-        "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
-    )
+    task: Task = "multi-label" if graph.multi_label else "single-label"
+    if graph.regression:
+        task = "regression"
     sizes = graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes
     Manifest(graph.name, task, *sizes, arrays, graph.class_names or msgspec.UNSET).write(folder)
 
 
 @contextlib.contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder that becomes ``target``, a new or empty one, if the block ends without an
-    error.
+    """Yield a new folder that becomes ``target`` if the block ends without an error.
+
+    The target has to be new or empty.
     """
     target = Path(os.path.realpath(target))
     with writing(target):

@@ -44,10 +44,10 @@ class Graph:
             of its name.
         edge_attr: [E] or [E, D] features of the edges, float32, or int64 for integers; or None.
         edge_type: [E] int64, the number of each edge's type, from 0; or None.
-        folder: the graph folder from which x, edges and edge data are mapped; None: they are in
-            memory. Nothing may be written into a mapped tensor.
-        cluster_ptr: [c + 1] int64: cluster k is the nodes ``cluster_ptr[k] : cluster_ptr[k + 1]``;
-            None: the nodes are not in the order of clusters.
+        folder: the graph folder from which x, edges and edge data are mapped. Nothing may be
+            written into a mapped tensor. Without a folder they are in memory.
+        cluster_ptr: [c + 1] int64, if the nodes are in the order of clusters: cluster k is the
+            nodes ``cluster_ptr[k] : cluster_ptr[k + 1]``.
         class_names: the name of each class, if labels were texts.
     """
 
@@ -96,11 +96,11 @@ class Graph:
             y: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N] texts, which are
                 numbered in sorted order, "" for unlabelled; or [N, K] of 0 and 1.
             train, val, test: each a bool mask [N], or distinct node numbers; ``test`` may be empty.
-            num_classes: number of classes; None: the largest label plus one, or K.
+            num_classes: number of classes. Defaults to the largest label plus one, or K.
             name: the graph's name.
             regression: ``y`` is [N] or [N, K] numbers to be predicted, finite for the nodes of the
                 splits.
-            edge_weight: [E] finite numbers, in the order of ``edge_index``; None: there are none.
+            edge_weight: [E] finite numbers, in the order of ``edge_index``.
             edge_attr: [E] or [E, D] finite numbers, likewise.
             edge_type: [E] integers from 0, likewise.
             partial: any two of the splits may be empty: such a graph is scored, not trained on.
@@ -183,8 +183,9 @@ class Graph:
 
     @cached_property
     def edge_index(self) -> Tensor:
-        """[2, E] int64, row 0 the sources and row 1 the targets, sorted by (target, source); built
-        at the first use.
+        """[2, E] int64, the sources above the targets, sorted by (target, source).
+
+        It is built at the first use.
         """
         return self.edges.edge_index()
 
@@ -211,15 +212,14 @@ class Graph:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the tensors in memory: all of them, or those that are not mapped from a
-        folder.
+        """Bytes of the tensors in memory.
+
+        Tensors that are mapped from a folder do not count.
         """
-        held: Any = (
-            (self.y, self.train, self.val, self.test)
-            if self.folder
-            else (*self.tensors.values(), self.edges)
-        )
-        return sum(bytes_of(each) if isinstance(each, Tensor) else each.nbytes for each in held)
+        small = (self.y, self.train, self.val, self.test)
+        if self.folder:
+            return sum(tensor.nbytes for tensor in small)
+        return self.edges.nbytes + sum(bytes_of(tensor) for tensor in self.tensors.values())
 
     @property
     def multi_label(self) -> bool:
@@ -227,11 +227,10 @@ class Graph:
         return self.y.ndim == 2 and not self.regression
 
     def digests(self) -> dict[str, str]:
-        """Return a digest of each part of the graph that decides what is learned from it, by the
-        part's name.
+        """Return a digest of each part of the graph that decides what is learned from it.
 
-        Of a mapped tensor that is an unchanged file of the graph's folder, the digest in the
-        manifest is taken.
+        They are by the part's name. Of a mapped tensor that is an unchanged file of the graph's
+        folder, the digest in the manifest is taken.
         """
         tensors = {
             "labels": self.y,
@@ -250,8 +249,9 @@ class Graph:
         return {"edges": self.edges.digest(), **digests}
 
     def to(self, device: torch.device | str) -> "Graph":
-        """Return the graph with every tensor on `device`, but mapped ones, whose batches move when
-        they are used.
+        """Return the graph with every tensor on `device`, but mapped ones.
+
+        Batches of mapped tensors move when they are used.
         """
         if torch.device(device) == self.y.device:
             return self
@@ -266,15 +266,16 @@ class Graph:
 
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
-"""The numbers of the splits in files; 0 is in no split."""
+"""The numbers of the splits in files. A node with 0 is in no split."""
 
 # The seed belongs to the split, not to a run: results of different seeds are on the same nodes.
 SPLIT_SEED = 2020
 
 
 def masks_of(split: Any) -> dict[str, Any]:
-    """Return the mask of every split: [N], by name, for the numbers of `SPLITS`: [N], a tensor or
-    an array.
+    """Return the mask of every split, [N], by name.
+
+    ``split`` has the numbers of `SPLITS`: [N], a tensor or an array.
     """
     return {name: split == number for name, number in SPLITS.items()}
 
@@ -295,8 +296,9 @@ def require_data(data: Any) -> None:
 
 
 def draw_split(num_nodes: int, train: int, val: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw ``train`` and ``val`` of ``num_nodes`` nodes uniformly at random; return the masks
-    train, val, test: [N].
+    """Draw ``train`` and ``val`` of ``num_nodes`` nodes uniformly at random.
+
+    Returns the masks train, val, test: [N].
     """
     # NumPy has frozen the stream of RandomState: the same nodes in every version.
     order = torch.from_numpy(np.random.RandomState(SPLIT_SEED).permutation(num_nodes))
@@ -314,7 +316,8 @@ def both_ways(one: Array, other: Array) -> Array:
 def undirected_graph(
     x: Array, one: Array, other: Array, y: Array, split: Array, **facts: Any
 ) -> Graph:
-    """Build a graph of edges that are given once, by their ends ``one`` and ``other``: [E / 2]; see
-    `Graph.build`.
+    """Build a graph of edges that are given once, by their ends ``one`` and ``other``: [E / 2].
+
+    For the other arguments see `Graph.build`.
     """
     return Graph.build(x, both_ways(one, other), y, **masks_of(split), **facts)

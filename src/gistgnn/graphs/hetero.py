@@ -29,22 +29,21 @@ if TYPE_CHECKING:
 def from_hetero(
     data: "HeteroData", target: str | None = None, *, standardise: bool | None = None
 ) -> "Data":
-    """Join the types of a `HeteroData` to one `Data` for `GIST.fit`, as PyG's `to_homogeneous`
-    does.
+    """Join the types of a `HeteroData` to one `Data` for `GIST.fit`.
 
-    Nodes of the target type come first, in their own order. The other types follow, in the order of
-    ``data.node_types``. Each type has its own columns of ``x``: its features, if it has some, and a
-    1. Nodes of other types are zero there. So a model's first linear layer is one linear layer,
-    with a bias, for every node type.
+    PyG's `to_homogeneous` does so, too. Nodes of the target type come first, in their own order.
+    The other types follow, in the order of ``data.node_types``. Each type has its own columns of
+    ``x``: its features, if it has some, and a one. Nodes of other types are zero there. So a
+    model's first linear layer is one linear layer, with a bias, for every node type.
 
     Args:
         data: the target type has ``y``, ``train_mask``, ``val_mask`` and perhaps ``test_mask``; all
             edge types have ``edge_index``, and either all or none ``edge_weight`` and
             ``edge_attr``.
-        target: the node type to learn; None: the only one with ``y``, or, of several, with
+        target: the node type to learn. Defaults to the only one with ``y``, or, of several, with
             ``train_mask``.
-        standardise: scale the features of each type to mean 0 and deviation 1 over its nodes; None:
-            unless they are words (see `GIST.fit`).
+        standardise: scale the features of each type to mean 0 and deviation 1 over its nodes. By
+            default they are scaled unless they are words (see `GIST.fit`).
 
     Returns:
         The fields that `GIST.fit` needs, on the CPU; ``edge_type``, an edge's place in
@@ -54,7 +53,7 @@ def from_hetero(
 
     if not isinstance(data, HeteroData):
         raise InputError(f"the data is a {type(data).__name__}; expected a HeteroData")
-    data = copy.copy(data).cpu()  # the copy: PyG moves in place
+    data = copy.copy(data).cpu()  # PyG moves a HeteroData in place, so this is done to a copy
     labelled = [kind for kind in data.node_types if "y" in data[kind]]
     split = [kind for kind in labelled if len(labelled) == 1 or "train_mask" in data[kind]]
     if target not in labelled and (target is not None or len(split) != 1):
@@ -99,7 +98,8 @@ def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor
             raise InputError(
                 f"x has {len(x)} rows, and num_nodes is {count}; expected them to be equal"
             )
-        if Standardisation.suits(x) if standardise is None else standardise:
+        is_scaled = Standardisation.suits(x) if standardise is None else standardise
+        if is_scaled:
             x = Standardisation.over(x, torch.arange(count)).features(x)
         return torch.cat([x, ones], dim=1)
 
@@ -108,7 +108,7 @@ def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str
     """Return labels and masks: other types are in no split, and have no label."""
     store = data[target]
     count = counts[target]
-    others = sum(counts.values()) - counts[target]
+    other_nodes = sum(counts.values()) - counts[target]
     with naming(f"the HeteroData's {target!r}"):
         y = to_tensor(store["y"], "y")
         if y.shape[:1] != (count,):
@@ -116,13 +116,15 @@ def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str
                 f"y has shape {list(y.shape)}; expected a row for each of {count} nodes"
             )
         y = y if y.is_floating_point() else y.long()
-        found = {
-            "y": torch.cat([y, y.new_full((others, *y.shape[1:]), -1 if y.numel() == count else 0)])
+        labels = {
+            "y": torch.cat(
+                [y, y.new_full((other_nodes, *y.shape[1:]), -1 if y.numel() == count else 0)]
+            )
         }
         for name in ("train", "val", "test"):
             if (key := f"{name}_mask") in store:
-                found[key] = pad(check_mask(store[key], name, count, empty=True), (0, others))
-    return found
+                labels[key] = pad(check_mask(store[key], name, count, empty=True), (0, other_nodes))
+    return labels
 
 
 def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
@@ -130,7 +132,7 @@ def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
     starts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
     pieces = []
     stores: dict[tuple[str, str, str], dict[str, Any]] = {}
-    # the values of adj_t; all are 1 without weights
+    # The values of every adj_t. All are 1 where edges have no weights.
     from_adj_t: dict[tuple[str, str, str], Tensor] = {}
     for kind, store in zip(data.edge_types, data.edge_stores, strict=True):
         with naming(f"the HeteroData's {kind!r}"):
@@ -156,36 +158,37 @@ def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
             pieces.append(edges + torch.tensor([[starts[kind[0]]], [starts[kind[-1]]]]))
     sizes = torch.tensor([piece.shape[1] for piece in pieces], dtype=torch.long)
     joined = torch.cat([torch.empty(2, 0, dtype=torch.long), *pieces], dim=1)
-    found = {"edge_index": joined, "edge_type": torch.arange(len(sizes)).repeat_interleave(sizes)}
+    fields = {"edge_index": joined, "edge_type": torch.arange(len(sizes)).repeat_interleave(sizes)}
     if any(bool((values != 1).any()) for values in from_adj_t.values()):
         for kind, values in from_adj_t.items():
             stores[kind].setdefault("edge_weight", values)
     for name in ("edge_weight", "edge_attr"):
-        given = {
+        values_by_type = {
             kind: to_tensor(stored[name], name) for kind, stored in stores.items() if name in stored
         }
-        if not given:
+        if not values_by_type:
             continue
-        _check_same_data(name, given, dict(zip(stores, sizes.tolist(), strict=True)))
-        found[name] = torch.cat(list(given.values()))
-    return found
+        _check_same_data(name, values_by_type, dict(zip(stores, sizes.tolist(), strict=True)))
+        fields[name] = torch.cat(list(values_by_type.values()))
+    return fields
 
 
-def _check_same_data(name: str, given: dict[Any, Tensor], sizes: dict[Any, int]) -> None:
-    """Refuse edge data that some edge types lack, or that have other rows than edges, or other
-    columns than others.
+def _check_same_data(name: str, values_by_type: dict[Any, Tensor], sizes: dict[Any, int]) -> None:
+    """Refuse edge data that some edge types lack.
+
+    Other rows than edges, or other columns than other types have, are refused as well.
     """
-    first, *_ = given
+    first, *_ = values_by_type
     for kind, size in sizes.items():
         where = f"the HeteroData's {kind!r}"
-        if kind not in given:
-            how = (
+        if kind not in values_by_type:
+            advice = (
                 "give it to all edge types, or remove it from those that have it: del "
                 f"data[{first!r}].{name}"
             )
-            raise InputError(f"{where} has no {name}, and {first!r} has one; {how}")
-        shape = list(given[kind].shape)
-        expected = [size, *given[first].shape[1:]]
+            raise InputError(f"{where} has no {name}, and {first!r} has one; {advice}")
+        shape = list(values_by_type[kind].shape)
+        expected = [size, *values_by_type[first].shape[1:]]
         if shape != expected:
             columns = f", a row per edge and as many columns as {first!r}"
             raise InputError(f"{where}: {name} has shape {shape}; expected {expected}{columns}")

@@ -32,17 +32,19 @@ Ints = npt.NDArray[np.int64]
 
 
 def metis_bytes(nodes: int, edges: int) -> int:
-    """Estimate the memory that METIS needs for a graph with ``edges`` directed edges (both
-    directions counted).
+    """Estimate the memory that METIS needs for a graph with ``edges`` directed edges.
+
+    Both directions count.
     """
     return BASE_BYTES + BYTES_PER_NODE * nodes + BYTES_PER_EDGE * edges
 
 
 def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | None = None) -> Ints:
-    """Return the part of every node: [N]. With ``weight``: [N], the values of ``graph`` weigh its
-    edges.
+    """Return the part of every node: [N].
+
+    With ``weight``: [N], the values of ``graph`` weigh its edges.
     """
-    this_file = files("gistgnn.graphs") / Path(__file__).name  # also where the package is in a zip
+    this_file = files("gistgnn.graphs") / Path(__file__).name  # the package may be in a zip
     with (
         tempfile.TemporaryDirectory(prefix="gistgnn-metis-") as name,
         as_file(this_file) as program,
@@ -60,15 +62,21 @@ def metis_clusters(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
         # ends the other.
         command = [sys.executable, "-P", str(program), name, str(count), str(seed)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        how: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True}
-        done = subprocess.run(command, env=environment, check=False, **how)
-        if done.returncode:
-            said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][
-                :160
-            ]
+        options: dict[str, Any] = {
+            "stderr": subprocess.PIPE,
+            "text": True,
+            "start_new_session": True,
+        }
+        finished = subprocess.run(command, env=environment, check=False, **options)
+        if finished.returncode:
+            last_line = (
+                finished.stderr.strip().splitlines() or [f"exit status {finished.returncode}"]
+            )[-1][:160]
             needs = f"it needs about {size(metis_bytes(graph.shape[0], graph.nnz))} of free memory"
-            what = f"METIS failed on {graph.shape[0]:,} nodes and {graph.nnz:,} edges ({said})"
-            raise InputError(f"{what}: {needs}; clusters by the random method need no METIS")
+            fault = (
+                f"METIS failed on {graph.shape[0]:,} nodes and {graph.nnz:,} edges ({last_line})"
+            )
+            raise InputError(f"{fault}: {needs}; clusters by the random method need no METIS")
         return np.load(folder / "part.npy", allow_pickle=False)
 
 
@@ -76,7 +84,7 @@ def partition_here(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
     """Do in this process what `metis_clusters` does."""
     import pymetis  # here: the process that starts METIS does without it
 
-    # METIS's own integers: it then works on these arrays without a copy
+    # With METIS's own integers it works on these arrays without a copy.
     kind = pymetis.zero_copy_dtype()
     adjacency = pymetis.CSRAdjacency(graph.indptr.astype(kind), graph.indices.astype(kind))
     weights = {}
@@ -90,7 +98,7 @@ def partition_here(graph: sp.csr_matrix, count: int, seed: int, weight: Ints | N
 
 def _main(folder: Path, count: int, seed: int) -> None:
     """Read graph.npz, and weight.npy if there is one, and write part.npy."""
-    # the system ends this process when its parent is killed: METIS can run for minutes
+    # The system ends this process when its parent is killed, as METIS can run for minutes.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     weight = np.load(folder / "weight.npy") if (folder / "weight.npy").exists() else None

@@ -1,10 +1,11 @@
-"""The named data sets, what is known about each one before it is loaded, graphs by name or path,
-and their sizes.
+"""The named data sets, graphs by name or path, and their sizes.
+
+What is known about a data set is here, before it is loaded.
 """
 
 import difflib
 import importlib
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,20 @@ _NODES_PER_CLASS = 20
 
 
 @dataclass(frozen=True)
+class FolderSizes:
+    """The sizes of a folder of clusters. Without arguments they say that there is no folder."""
+
+    scored: int = 0  # validation and test nodes
+    stored: int = 0  # bytes of features, edges and their data in the files
+    clusters: int = 0
+
+
+@dataclass(frozen=True)
 class GraphSizes:
-    """The sizes of a graph."""
+    """The sizes of a graph, from which memory and time are estimated before a run.
+
+    A graph that is not in a folder of clusters is read into memory.
+    """
 
     nodes: int  # N
     edges: int  # E, directed
@@ -35,35 +48,51 @@ class GraphSizes:
     multi_label: bool = False
     nonzero: float = 1.0  # share of the features that are not 0
     sparse: bool = False  # the features are a sparse matrix
-    # the module of `gistgnn.graphs` that reads it; "bundled": a file beside this one; "file": a
-    # graph of the user's
-    reader: str = "file"
-    # validation and test nodes; None: all nodes that are not training nodes
-    scored: int | None = None
-    # bytes of features, edges and their data in a folder of clusters; 0: the graph is in memory
-    stored: int = 0
-    clusters: int = 0  # of this folder
+    folder: FolderSizes = FolderSizes()
+
+    reader = "file"  # a graph of the user's, in a file or in memory; see `DatasetInfo`
 
     @classmethod
     def of_graph(cls, graph: Graph) -> "GraphSizes":
-        stored = 0
-        clusters = 0
+        """Return the sizes of a graph that is open."""
+        folder = FolderSizes()
         if graph.folder is not None and graph.cluster_ptr is not None:
-            stored = sum(
-                tensor.nbytes for tensor in (graph.x, graph.edges.col, *graph.edge_data.values())
+            mapped = (graph.x, graph.edges.col, *graph.edge_data.values())
+            folder = FolderSizes(
+                scored=int(graph.val.sum()) + int(graph.test.sum()),
+                stored=sum(tensor.nbytes for tensor in mapped),
+                clusters=len(graph.cluster_ptr) - 1,
             )
-            clusters = len(graph.cluster_ptr) - 1
         return cls(
-            graph.num_nodes, graph.num_edges, int(graph.train.sum()), graph.name,
+            graph.num_nodes,
+            graph.num_edges,
+            int(graph.train.sum()),
+            graph.name,
             graph.num_features,
-            graph.num_classes, graph.multi_label,
-            nonzero=nonzero_share(graph.x), sparse=graph.x.layout is not torch.strided,
-            scored=int(graph.val.sum()) + int(graph.test.sum()), stored=stored, clusters=clusters,
-        )  # fmt: skip
+            graph.num_classes,
+            graph.multi_label,
+            nonzero=nonzero_share(graph.x),
+            sparse=graph.x.layout is not torch.strided,
+            folder=folder,
+        )
+
+    @property
+    def stored(self) -> int:
+        """The bytes in a folder of clusters; 0 where the graph is in memory."""
+        return self.folder.stored
+
+    @property
+    def clusters(self) -> int:
+        """The clusters of the graph's folder; 0 without such a folder."""
+        return self.folder.clusters
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the sizes alone, as JSON holds them."""
-        return {entry.name: getattr(self, entry.name) for entry in fields(GraphSizes)}
+        """Return the sizes, without what else is known of a data set, as JSON holds them."""
+        names = [entry.name for entry in fields(GraphSizes) if entry.name != "folder"]
+        sizes = {name: getattr(self, name) for name in names}
+        folder = asdict(self.folder)
+        folder["scored"] = self.folder.scored or None  # not counted without a folder
+        return {**sizes, "reader": self.reader, **folder}
 
     @property
     def feature_bytes(self) -> int:
@@ -72,8 +101,9 @@ class GraphSizes:
 
     @property
     def sparse_bytes(self) -> int:
-        """The bytes of the features as a sparse matrix: of its values, their columns, and where
-        rows begin.
+        """The bytes of the features as a sparse matrix.
+
+        It has values, their columns, and where rows begin.
         """
         return round(8 * self.nonzero * self.nodes * self.features) + 4 * self.nodes
 
@@ -83,11 +113,12 @@ class GraphSizes:
         return self.edges / self.nodes
 
     def training(self) -> "GraphSizes":
-        """Return the training nodes' subgraph; both ends of an edge are taken to be in it as two
-        random nodes are.
+        """Return the sizes of the training nodes' subgraph.
+
+        Both ends of an edge are taken to be in it as two random nodes are.
         """
         edges = round(self.edges * (self.train / self.nodes) ** 2)
-        return replace(self, nodes=self.train, edges=edges, stored=0, clusters=0)
+        return replace(self, nodes=self.train, edges=edges, folder=FolderSizes())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +127,9 @@ class DatasetInfo(GraphSizes):
 
     description: str
     split: str  # how train, val and test were chosen
+    reader: (
+        str  # the module of `gistgnn.graphs` that reads it, or "bundled": a file beside this one
+    )
     row_normalised: bool = False  # every row of features is divided by its sum
     standardise: bool = True  # whether `gistgnn train` scales the features unless told otherwise
     source: tuple[str, ...] = ()  # the class of PyG and its ``name`` argument, or the name in OGB
@@ -315,8 +349,9 @@ def find(name: str) -> DatasetInfo | None:
 
 
 def is_file(name_or_path: str | Path) -> bool:
-    """Whether `load` takes this for the path of a graph file: it is no data set's name, and no
-    folder.
+    """Whether `load` takes this for the path of a graph file.
+
+    Then it is no data set's name, and no folder.
     """
     path = Path(name_or_path).expanduser()
     return (
@@ -345,8 +380,9 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     """
     name = str(name_or_path)
     if info := find(name):
-        if info.reader == "bundled":  # importing scikit-learn takes longer than the first run
-            with as_file(files("gistgnn.graphs") / f"{info.name}.npz") as bundled:  # also in a zip
+        if info.reader == "bundled":  # scikit-learn has it, but its import takes longer than a run
+            # The package may be in a zip.
+            with as_file(files("gistgnn.graphs") / f"{info.name}.npz") as bundled:
                 return load_file(bundled)
         # Imported here: the readers need torch_geometric or DuckDB.
         reader = importlib.import_module(f"gistgnn.graphs.{info.reader}")

@@ -18,10 +18,9 @@ from gistgnn.graphs.named import DatasetInfo
 from gistgnn.graphs.tables import Table, block_rows, database
 from gistgnn.utils.tensors import Array
 
-# Nodes of ogbn-products; Cluster-GCN's training nodes (the others are test nodes); how many
-# training nodes we hold out for validation, the same number as in ogbn-products.
-_PRODUCTS_NODES = 2_449_029
-_CLUSTER_GCN_TRAIN = 1_709_997
+_PRODUCTS_NODES = 2_449_029  # of ogbn-products
+_CLUSTER_GCN_TRAIN = 1_709_997  # Cluster-GCN's training nodes; the other nodes are test nodes
+# How many training nodes we hold out for validation, the same number as in ogbn-products.
 _HELD_OUT = 39_323
 
 _TABLES = ("edge", "node-feat", "node-label")
@@ -30,13 +29,13 @@ _URL = "http://snap.stanford.edu/ogb/data/nodeproppred/{}.zip"
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read ogbn-arxiv, ogbn-products or amazon2m from OGB's raw files; they are made undirected,
-    and cached.
+    """Read ogbn-arxiv, ogbn-products or amazon2m from OGB's raw files.
 
-    amazon2m is the graph of ogbn-products with the split sizes of Cluster-GCN: 1,709,997 nodes for
-    training and validation, of which 39,323 (as in ogbn-products) are held out for validation, and
-    739,032 for test. The original nodes are not published, so they are drawn at random with a fixed
-    seed. For another size the counts are scaled in proportion.
+    The graphs are made undirected, and cached. amazon2m is the graph of ogbn-products with the
+    split sizes of Cluster-GCN: 1,709,997 nodes for training and validation, of which 39,323 (as in
+    ogbn-products) are held out for validation, and 739,032 for test. The original nodes are not
+    published, so they are drawn at random with a fixed seed. For another size the counts are scaled
+    in proportion.
     """
     (name,) = info.source
     folder = data_root / name.replace("-", "_")
@@ -63,8 +62,9 @@ def is_ogb(folder: Path) -> bool:
 
 
 class OgbFiles:
-    """The raw files of OGB in a folder: tables in CSV, or two `.npz` as of ogbn-papers100M; NaN is
-    no label.
+    """The raw files of OGB in a folder: tables in CSV, or two `.npz` as of ogbn-papers100M.
+
+    A label that is NaN is none.
     """
 
     classes = None
@@ -139,9 +139,9 @@ class OgbFiles:
             return f"SELECT c0 AS source, c1 AS target FROM {table.rows}"
         edges = self._member("data", "edge_index")
         connection.register(
-            "given", {"source": np.ascontiguousarray(edges[0]), "target": edges[1].copy()}
+            "edge_list", {"source": np.ascontiguousarray(edges[0]), "target": edges[1].copy()}
         )
-        return "SELECT source, target FROM given"
+        return "SELECT source, target FROM edge_list"
 
     def _member(self, file: str, name: str) -> Array:
         with reading_file(self._raw[file]):

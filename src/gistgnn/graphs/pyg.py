@@ -1,5 +1,6 @@
-"""Data sets of PyTorch Geometric: its classes and downloads are used, but none of its processed
-files.
+"""Data sets of PyTorch Geometric.
+
+Its classes and downloads are used, but none of its processed files.
 """
 
 import contextlib
@@ -23,12 +24,12 @@ from gistgnn.graphs.named import DatasetInfo
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read a data set from PyG's raw files, such as ``data_root/Planetoid/Cora/raw``; missing ones
-    are downloaded.
+    """Read a data set from PyG's raw files, such as ``data_root/Planetoid/Cora/raw``.
 
-    PyG's processed files are not read, because they may hold pickled objects, and not written. The
-    raw files of Planetoid (cora, citeseer, pubmed) are pickles, and PyG unpickles them: take them
-    from a source that you trust. The 24 graphs of PPI become one block-diagonal graph.
+    Missing files are downloaded. PyG's processed files are not read, because they may hold pickled
+    objects, and not written. The raw files of Planetoid (cora, citeseer, pubmed) are pickles, and
+    PyG unpickles them: take them from a source that you trust. The 24 graphs of PPI become one
+    block-diagonal graph.
     """
     kind, *arguments = info.source
     graphs: list[list[Data]] = []  # a list for each processed file that PyG would write
@@ -45,8 +46,9 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 
 
 def raw_files(info: DatasetInfo, data_root: Path) -> list[Path]:
-    """Return the raw files of a data set that has another reader; missing ones are downloaded, as
-    `load` does.
+    """Return the raw files of a data set that has another reader.
+
+    Missing ones are downloaded, as `load` does.
     """
     kind, *arguments = info.source
     with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
@@ -59,19 +61,20 @@ def raw_files(info: DatasetInfo, data_root: Path) -> list[Path]:
 
 def _join(splits: Sequence[list[Data]]) -> Data:
     """Join the training, validation and test graphs, in that order, to one graph with masks."""
-    whole = Batch.from_data_list([graph for graphs in splits for graph in graphs])
+    joined = Batch.from_data_list([graph for graphs in splits for graph in graphs])
     split = torch.arange(len(splits)).repeat_interleave(
         torch.tensor([sum(g.num_nodes for g in s) for s in splits])
     )
     masks = {
         f"{name}_mask": split == number for number, name in enumerate(("train", "val", "test"))
     }
-    return Data(x=whole.x, edge_index=whole.edge_index, y=whole.y, **masks)
+    return Data(x=joined.x, edge_index=joined.edge_index, y=joined.y, **masks)
 
 
 class _FromRaw(InMemoryDataset):
-    """In front of PyG's data set class: parses the raw files, and collects the graphs instead of
-    saving them.
+    """Stands in front of PyG's data set class, and parses the raw files.
+
+    It collects the graphs instead of saving them.
     """
 
     info: DatasetInfo
@@ -86,9 +89,10 @@ class _FromRaw(InMemoryDataset):
 
     def process(self) -> None:
         with reading_raw(self.info.name, Path(self.raw_dir)):
-            # a pipe would be waited for
-            if odd := [path for path in map(Path, self.raw_paths) if not path.is_file()]:
-                raise InputError(f"{odd[0].name} is no regular file")
+            # A pipe would be waited for.
+            wrong = [path for path in map(Path, self.raw_paths) if not path.is_file()]
+            if wrong:
+                raise InputError(f"{wrong[0].name} is no regular file")
             super().process()
 
     def _process(self) -> None:
@@ -96,15 +100,16 @@ class _FromRaw(InMemoryDataset):
         super()._process()
 
     def _download(self) -> None:
-        """Download missing files to a temporary folder first: an interrupted download must not look
-        complete.
+        """Download missing files to a temporary folder first.
+
+        An interrupted download must not look complete.
         """
         root = self.root
         raw = Path(self.raw_dir)
         names = [Path(path).name for path in self.raw_paths]
         if all((raw / name).exists() for name in names):
             return
-        before = socket.getdefaulttimeout()
+        former_timeout = socket.getdefaulttimeout()
         socket.setdefaulttimeout(30.0)  # seconds; PyG sets none
         try:
             raw.mkdir(parents=True, exist_ok=True)
@@ -116,8 +121,8 @@ class _FromRaw(InMemoryDataset):
                     if not (raw / name).exists():
                         os.replace(Path(self.raw_dir, name), raw / name)
         except Exception as error:  # HTTP, archives and file systems each have their own errors
-            what = f"raw files are missing in {raw} and cannot be downloaded ({reason(error)})"
-            raise InputError(f"{self.info.name}: {what}; put {', '.join(names)} there") from error
+            fault = f"raw files are missing in {raw} and cannot be downloaded ({reason(error)})"
+            raise InputError(f"{self.info.name}: {fault}; put {', '.join(names)} there") from error
         finally:
             self.root = root
-            socket.setdefaulttimeout(before)
+            socket.setdefaulttimeout(former_timeout)

@@ -20,11 +20,10 @@ _PARTS = ("data", "indices", "indptr")  # of a CSR matrix in a file
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read a data set from its raw file, such as ``data_root/Coauthor/Physics/raw/*.npz``; PyG
-    downloads a missing one.
+    """Read a data set from its raw file, such as ``data_root/Coauthor/Physics/raw/*.npz``.
 
-    The values are those of PyG's `read_npz` and `NormalizeFeatures`. The split is random with a
-    fixed seed: 60 % train, 20 % val and 20 % test.
+    PyG downloads a missing one. The values are those of PyG's `read_npz` and `NormalizeFeatures`.
+    The split is random with a fixed seed: 60 % train, 20 % val and 20 % test.
     """
     raw_folder = data_root.joinpath(*info.source, "raw")
     paths = sorted(raw_folder.glob("*.npz"))

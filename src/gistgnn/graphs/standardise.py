@@ -15,7 +15,7 @@ from gistgnn.graphs.features import SPARSE_BELOW, nonzero_share, sample_of
 from gistgnn.graphs.graph import Graph
 from gistgnn.utils.tensors import digest_of, tensor_digest
 
-# the names of a model's buffers with which it scales its features
+# The names of a model's buffers with which it scales its features.
 MEAN = "feature_mean"
 STD = "feature_std"
 _ROWS = 2**16  # nodes that are read at once
@@ -34,8 +34,9 @@ class Standardisation:
 
     @classmethod
     def over(cls, x: Tensor, nodes: Tensor) -> "Standardisation":
-        """Compute mean and standard deviation of the features [N, F] of nodes, by number, some
-        nodes at a time.
+        """Compute mean and standard deviation of the features [N, F] of nodes, by number.
+
+        Some nodes are read at a time.
         """
         blocks = nodes.split(_ROWS)
         count = len(nodes)
@@ -53,21 +54,25 @@ class Standardisation:
     def choose(
         cls, wanted: bool | None, graph: Graph, init: Mapping[str, Tensor] | None = None
     ) -> "Standardisation | None":
-        """Return how a run scales the features; None: not at all.
+        """Return how a run scales the features, or None if it does not.
 
-        Where it is not said (None), the tensors of the model with which the run begins decide, or
-        the features.
+        Args:
+            wanted: what the user says. If it is None, `init` decides if it is given, otherwise the
+                features.
+            graph: of the run.
+            init: the tensors of the model with which the run begins.
         """
         if wanted is None and isinstance(init, Mapping):
             return cls(init[MEAN], init[STD]) if MEAN in init else None
-        return cls.of(graph) if (cls.suits(graph.x) if wanted is None else wanted) else None
+        is_scaled = cls.suits(graph.x) if wanted is None else wanted
+        return cls.of(graph) if is_scaled else None
 
     @staticmethod
     def suits(x: Tensor) -> bool:
-        """Whether features, [N, F], should be scaled: all but words, which are few in each row and
-        never negative.
+        """Whether features, [N, F], should be scaled: all but words.
 
-        A sparse matrix stays as it is: scaled, it would be dense.
+        Words are few in each row, and never negative. A sparse matrix stays as it is: scaled, it
+        would be dense.
         """
         if x.layout is not torch.strided:
             return False
@@ -82,8 +87,9 @@ class Standardisation:
         return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
 
     def graph(self, graph: Graph) -> Graph:
-        """Return the graph with scaled features. Of a graph in a folder, a file in the folder keeps
-        them.
+        """Return the graph with scaled features.
+
+        Of a graph in a folder, a file in the folder keeps them.
         """
         if graph.folder is None or graph.x.device.type != "cpu":
             return replace(graph, x=self.features(dense(graph.x)))

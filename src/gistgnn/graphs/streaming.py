@@ -1,8 +1,7 @@
-"""Clusters of a graph whose edges are read in blocks: memory for the nodes, and a bound for the
-edges.
+"""Clusters of a graph whose edges are read in blocks.
 
-After Akhremtsev, Sanders and Schulz, (Semi-)External Algorithms for Graph Partitioning and
-Clustering (ALENEX 2015):
+It needs memory for the nodes, and no more than a bound for the edges. After Akhremtsev, Sanders and
+Schulz, (Semi-)External Algorithms for Graph Partitioning and Clustering (ALENEX 2015):
 
 1. Label propagation makes many small clusters, in a few passes over the edges.
 2. One more pass counts the edges between these. METIS cuts their graph, which fits in memory.
@@ -26,34 +25,37 @@ Part = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
 
 LARGEST = 1.03
-"""Nodes of the largest cluster, of the mean; rounded down, but not below the mean."""
+"""The largest cluster has at most so many times the mean number of nodes.
+
+It is rounded down, but not below the mean.
+"""
 
 PAIRS = 2**21
 """Pairs of small clusters whose edges are counted. If there are more, edges are drawn at random."""
 
-_SMALLER = 6  # small clusters that make a cluster, at least
-_FEWER = 8  # nodes of the graph for each small cluster, about, where clusters have many nodes
-# passes
-_COARSEN = 5
-_REFINE = 6
-# edges that a node may lose where its cluster has too many, by pass
+_SMALLER = 6  # a cluster is made of so many small clusters at least
+_FEWER = 8  # where clusters have many nodes, a small cluster has about so many nodes
+_COARSEN = 5  # passes that make small clusters
+_REFINE = 6  # passes that move single nodes between METIS's clusters
+# How many edges a node may lose where its cluster has too many nodes, by pass.
 _LOSSES = (0, 1, 2, 8, 2**40, 2**40)
-_EDGES = (2**12, 2**19)  # of a block
-_BLOCKS = 64  # at least
-# bytes of this process, and of METIS's for weights
+_EDGES = (2**12, 2**19)  # the fewest and the most edges of a block
+_BLOCKS = 64  # of a graph, at least
+# Bytes of this process, and of METIS's for weights, for each node, pair and block.
 _NODE = 24
 _PAIR = 90
 _BLOCK_BYTES = 2**27
-# bits of a score below the number of edges; a block has fewer than 2^22 edges
+# A score has these bits below the number of edges; a block has fewer than 2^22 edges.
 _PLACE = 22
 _RANDOM = 18
-# nodes whose places in `col` are looked at at once; another number would change the clusters
+# So many nodes' places in `col` are looked at at once. Another number would change the clusters.
 _POINTERS = 2**16
 
 
 def stream_bytes(nodes: int, edges: int) -> int:
-    """Estimate the memory that `partition` takes beside what this process has: N nodes, E directed
-    edges.
+    """Estimate the memory that `stream_clusters` takes beside what this process has.
+
+    There are N nodes and E directed edges.
     """
     pairs = min(edges // 2, PAIRS)
     return (
@@ -65,7 +67,7 @@ def stream_clusters(edges: CSR, count: int, seed: int) -> Part:
     """Assign every node to a cluster: [N] int32; some may be empty."""
     nodes = edges.num_nodes
     part = np.arange(edges.num_nodes, dtype=np.int32)
-    # nodes of a small cluster, at most
+    # The most nodes of a small cluster.
     small = max(nodes // (count * _SMALLER), 2 if nodes >= 4 * count else 1)
     most = max(-(-nodes // count), int(LARGEST * nodes / count))
     streams = [
@@ -79,7 +81,7 @@ def stream_clusters(edges: CSR, count: int, seed: int) -> Part:
             max(nodes // _BLOCKS, 16),
         )
 
-    if small > 1:  # small clusters
+    if small > 1:
         alone = (edges.rowptr.diff() == 0).numpy()
         for number in range(_COARSEN):
             labels = Labels.counted(part, nodes, small)
@@ -106,8 +108,9 @@ def stream_clusters(edges: CSR, count: int, seed: int) -> Part:
 def contracted(
     blocks: "Iterator[Block]", part: Part, clusters: int, most: int, rng: np.random.Generator
 ) -> sp.csr_matrix:
-    """Return how many edges go between clusters, [clusters, clusters] int32, symmetric; `part` is
-    [N].
+    """Return how many edges go between clusters, [clusters, clusters] int32, symmetric.
+
+    `part` has the cluster of every node: [N].
     """
     # If more than `most` pairs have edges, every edge, counted or to come, is kept with probability
     # 1/2; and again. So pairs with many edges stay, in proportion.
@@ -160,17 +163,17 @@ def blocks_of(edges: CSR, most_edges: int, most_nodes: int) -> Iterator[Block]:
             yield Block(nodes, part.col.numpy(), target)
 
 
-# Every node moves to the cluster that most of its neighbours are in, among the clusters with room.
-# The nodes of a block move at once; the next block sees where they went.
 @dataclass
 class Labels:
-    """The cluster of every node, and the clusters' sizes: label propagation under a bound on the
-    sizes.
+    """The cluster of every node, and the clusters' sizes.
+
+    In label propagation every node moves to the cluster that most of its neighbours are in, among
+    the clusters with room. The nodes of a block move at once; the next block sees where they went.
     """
 
-    of: Part  # [N]
+    of: Part  # [N], the cluster of every node
     sizes: Ints  # [clusters]
-    # nodes that a cluster may have; clusters may have more at first, but nodes never move to those
+    # How many nodes a cluster may have. Some may have more at first, but nodes never move to those.
     most: int
 
     @classmethod
@@ -178,8 +181,9 @@ class Labels:
         return cls(of, np.bincount(of, minlength=clusters), most)
 
     def propagate(self, block: Block, rng: np.random.Generator, least: int, loss: int = 0) -> None:
-        """Move nodes to where most neighbours are, if ``least`` edges gain; full clusters may lose
-        ``loss`` edges.
+        """Move nodes to where most neighbours are, if they gain ``least`` edges.
+
+        Nodes of clusters that are too full may lose ``loss`` edges.
         """
         node, label, count = self._counted(block)
         if not len(node):
@@ -203,7 +207,9 @@ class Labels:
         self.move(block.nodes.start + mover[moves], label[moves], gain[moves])
 
     def _counted(self, block: Block) -> tuple[Ints, Ints, Ints]:
-        """Return, for every node of a block and every cluster of its neighbours, the number of
+        """Count the edges from every node of a block to every cluster of its neighbours.
+
+        Returns the nodes, counted from the first of the block, the clusters and the numbers of
         edges.
         """
         bits = len(self.sizes).bit_length()
@@ -237,8 +243,9 @@ class Labels:
         self.of[nodes] = labels
 
     def adopt(self, block: Block, alone: npt.NDArray[np.bool_]) -> None:
-        """Let nodes without an edge into them, ``alone``: [N], move from clusters of their own to
-        their targets'.
+        """Let nodes without an edge into them move to the clusters of their targets.
+
+        ``alone`` is their mask, [N]. Only those that are alone in their clusters move.
         """
         entries = np.flatnonzero(alone[block.source])
         nodes, first = np.unique(block.source[entries], return_index=True)
@@ -260,8 +267,9 @@ class Labels:
 
 
 def packed(part: Part, most: int, clusters: int) -> Part:
-    """Put the smallest clusters together, up to ``most`` nodes, until about ``clusters`` are left;
-    renumber them.
+    """Put the smallest clusters together, up to ``most`` nodes, and renumber them.
+
+    It ends when about ``clusters`` are left.
     """
     part = _renumbered(part)
     small = 0

@@ -1,11 +1,10 @@
-"""Synthetic graphs in the size of Reddit and Amazon2M: every community has a class and a place in a
-latent space.
+"""Synthetic graphs in the size of Reddit and Amazon2M.
 
-docs/paper/synthetic-graphs.md says which properties of the real graphs they have, and which
-they lack.
+Every community has a class and a place in a latent space. docs/paper/synthetic-graphs.md says which
+properties of the real graphs they have, and which they lack.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,28 +45,21 @@ LATENT = 8  # dimensions of the latent space, where every community has a centre
 NOISE = 0.2  # standard deviation of every feature's noise
 
 
-# A fraction f of the graph has f^(2/3) as many communities, each with f^(1/3) as many nodes.
 @dataclass(frozen=True)
 class Recipe:
-    """How to draw a graph; the sizes are of the whole graph."""
+    """How to draw a graph; the sizes are of the whole graph.
+
+    A fraction f of it has f^(2/3) as many communities, each with f^(1/3) as many nodes.
+    """
 
     nodes: int
     train: int
     val: int  # the other nodes are test nodes
     communities: int
-    # share of the centres' variance between classes; the rest is inside classes
+    # The share of the centres' variance between classes. The rest is inside classes.
     between: float = 0.65
     spread: float = 0.6  # standard deviation of the nodes around their centre; the centres' is 1
     mislabelled: float = 0.05  # share of nodes with a random label
-
-
-@dataclass(frozen=True)
-class Level:
-    """One level of a hierarchy of communities, and the edges that stay within it."""
-
-    share: float  # of all edges
-    bounds: Ints  # [parts + 1]; part k is the nodes bounds[k] to bounds[k + 1] - 1
-    cumulated: Floats  # [N + 1], 0 and then the cumulated weights by which nodes are drawn
 
 
 RECIPES = {
@@ -103,24 +95,24 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     bounds = community_bounds(info, recipe)
     communities = len(bounds) - 1
     part = info.nodes / recipe.nodes
-    of_community = community_classes(communities, info.classes)
-    # node numbers, community by community
+    class_of_community = community_classes(communities, info.classes)
+    # The numbers of the nodes, community by community.
     number_of_place = generator(SEED, "synthetic places").permutation(info.nodes)
     community = np.empty(info.nodes, np.int64)
     community[number_of_place] = np.arange(communities).repeat(np.diff(bounds))
-    ends = draw_pairs(generator(SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
+    ends = draw_pairs(bounds, info.edges // 2)
     edges = both_ways(*(number_of_place[end] for end in ends))
     del ends  # makes room for the features
     train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
     rng = generator(SEED, "synthetic features")
     x = np.empty((info.nodes, info.features), np.float32)
-    centres = draw_centres(rng, recipe, of_community, info.classes)
+    centres = draw_centres(rng, recipe, class_of_community, info.classes)
     views = draw_views(rng, info.features)
     for start in range(0, len(x), _ROWS):
         rows = slice(start, start + _ROWS)
         draw_features(rng, recipe, centres[community[rows]], views, x[rows])
     y = draw_labels(
-        generator(SEED, "synthetic labels"), recipe, of_community[community], info.classes
+        generator(SEED, "synthetic labels"), recipe, class_of_community[community], info.classes
     )
     return Graph.build(
         x, edges, y, train=train, val=val, test=test, num_classes=info.classes, name=info.name
@@ -135,17 +127,6 @@ def community_bounds(info: DatasetInfo, recipe: Recipe) -> Ints:
     sizes = 0.5 + generator(SEED, "synthetic communities").random(communities)
     cumulated = cumulate(sizes)
     return np.rint(cumulated / cumulated[-1] * info.nodes).astype(np.int64)
-
-
-def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
-    nodes = int(bounds[-1])
-    weights = power_law(generator(SEED, "synthetic weights"), nodes, cap=1000.0)
-    wide = cumulate(weights)
-    # a hub's edges leave its community, which has too few nodes for them
-    inside = cumulate(np.minimum(weights, 8.0))
-    groups = np.append(bounds[:-1][::GROUP], nodes)
-    anywhere = Level(1 - INSIDE - NEARBY, np.array([0, nodes]), wide)
-    return [Level(INSIDE, bounds, inside), Level(NEARBY, groups, wide), anywhere]
 
 
 def community_classes(communities: int, classes: int) -> Ints:
@@ -182,8 +163,9 @@ def draw_views(rng: np.random.Generator, features: int) -> Singles:
 def draw_features(
     rng: np.random.Generator, recipe: Recipe, centres: Singles, views: Singles, x: Singles
 ) -> None:
-    """Draw places in the latent space around ``centres``: [n, latent], and write their features to
-    ``x``: [n, F].
+    """Draw places in the latent space around ``centres``: [n, latent].
+
+    Their features are written to ``x``: [n, F].
     """
     rng.standard_normal(out=x, dtype=np.float32)
     latent = rng.standard_normal((len(x), LATENT), np.float32)
@@ -197,16 +179,18 @@ def draw_features(
 
 
 def power_law(rng: np.random.Generator, count: int, cap: float) -> Floats:
-    """Draw weights with density ∝ w^−2.6, from 1 to ``cap``, by square roots: powers round
-    differently elsewhere.
+    """Draw weights with density ∝ w^−2.6, from 1 to ``cap``.
+
+    They come from square roots, as powers round differently on other machines.
     """
     root = np.sqrt(1.0 - rng.random(count))  # u^(1/2); u is in (0, 1]
     return np.minimum(1.0 / (root * np.sqrt(np.sqrt(root))), cap)  # u^(−5/8): a tail of w^(−8/5)
 
 
 def weighted_place(uniform: Floats, cap: float) -> Floats:
-    """Return places r in [0, 1], drawn by weight r^(-7/11), at most ``cap``, from numbers in [0,
-    1): [n].
+    """Return places r in [0, 1], drawn by weight r^(-7/11), at most ``cap``: [n].
+
+    They follow from numbers in [0, 1).
     """
     power = 1 - 1 / _POWER  # 7/11
     flat = cap ** (-1 / power)  # places up to here have the largest weight
@@ -220,43 +204,56 @@ def weighted_place(uniform: Floats, cap: float) -> Floats:
 
 
 def cumulate(weights: Floats) -> Floats:
-    """Return 0 and the cumulated weights: [N + 1], summed one by one: another order would round
-    differently.
+    """Return 0 and the cumulated weights: [N + 1].
+
+    They are summed one by one, as another order would round differently.
     """
     cumulated = np.zeros(len(weights) + 1)
     np.cumsum(weights, out=cumulated[1:])
     return cumulated
 
 
-def draw_pairs(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:
-    """Draw distinct undirected edges without self-loops; return their lower and higher ends,
-    ascending, [count].
+def draw_pairs(communities: Ints, count: int) -> tuple[Ints, Ints]:
+    """Draw distinct undirected edges without self-loops, as ``communities`` are bounded.
+
+    Community k is the nodes communities[k] to communities[k + 1] - 1. Returns the lower and the
+    higher ends of the edges, ascending: [count].
     """
-    # Every edge draws a level by share, one end by weight among all nodes, the other by weight in
-    # the same part of this level. One that exists is drawn again, level included: so a full part's
-    # share goes to wider levels.
-    nodes = len(levels[0].cumulated) - 1
-    shares = [level.share for level in levels]
+    # An edge stays within a community, within a group of these, or goes anywhere. It draws which,
+    # then one end by weight among all nodes, and the other by weight in the same community or
+    # group. An edge that exists is drawn again from the beginning, so the share of a community that
+    # is full goes to its group.
+    nodes = int(communities[-1])
+    groups = np.append(communities[:-1][::GROUP], nodes)
+    weights = power_law(generator(SEED, "synthetic weights"), nodes, cap=1000.0)
+    cumulated = cumulate(weights)
+    # The edges of a hub leave its community, which has too few nodes for them.
+    cumulated_inside = cumulate(np.minimum(weights, 8.0))
+    rng = generator(SEED, "synthetic edges")
+
+    def draw_within(bounds: Ints, cumulated: Floats, size: int) -> tuple[Ints, Ints]:
+        one = _pick(rng, cumulated, np.zeros(size, np.int64), np.full(size, nodes))
+        part = np.searchsorted(bounds, one, "right") - 1
+        return one, _pick(rng, cumulated, bounds[part], bounds[part + 1])
 
     def draw(size: int) -> tuple[Ints, Ints]:
-        ones = []
-        second_ends = []
-        for level, drawn in zip(levels, rng.multinomial(size, shares), strict=True):
-            one = _pick(rng, level.cumulated, np.zeros(drawn, np.int64), np.full(drawn, nodes))
-            part = np.searchsorted(level.bounds, one, "right") - 1
-            ones.append(one)
-            second_ends.append(
-                _pick(rng, level.cumulated, level.bounds[part], level.bounds[part + 1])
-            )
-        return np.concatenate(ones), np.concatenate(second_ends)
+        inside, nearby, anywhere = rng.multinomial(size, [INSIDE, NEARBY, 1 - INSIDE - NEARBY])
+        pairs = [
+            draw_within(communities, cumulated_inside, inside),
+            draw_within(groups, cumulated, nearby),
+            draw_within(np.array([0, nodes]), cumulated, anywhere),
+        ]
+        one, other = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
+        return one, other
 
     keys = distinct_edges(draw, count, nodes)
     return keys // nodes, keys % nodes
 
 
 def distinct_edges(draw: Callable[[int], tuple[Ints, Ints]], count: int, nodes: int) -> Ints:
-    """Draw edges until ``count`` are distinct: [count] the lower end times ``nodes`` and the higher
-    end, ascending.
+    """Draw edges until ``count`` are distinct.
+
+    Returns for each the lower end times ``nodes`` plus the higher end, ascending: [count].
     """
     keys = np.empty(0, np.int64)
     while (missing := count - len(keys)) > 0:

@@ -1,10 +1,9 @@
-"""A synthetic graph in the size of ogbn-papers100M, drawn block by block: it need not fit in
-memory.
+"""A synthetic graph in the size of ogbn-papers100M, drawn block by block.
 
-The recipe is that of `gistgnn.graphs.synthetic`, with these differences: a node's weight follows
-from its place in its community, and its number from its place, so that there is no table of all
-nodes; each group of communities draws its own edges; few nodes have a label.
-docs/paper/synthetic-graphs.md describes it.
+It need not fit in memory. The recipe is that of `gistgnn.graphs.synthetic`, with these differences:
+a node's weight follows from its place in its community, and its number from its place, so that
+there is no table of all nodes; each group of communities draws its own edges; few nodes have a
+label. docs/paper/synthetic-graphs.md describes it.
 """
 
 import math
@@ -28,7 +27,7 @@ from gistgnn.utils.random_streams import generator
 VERSION = 1  # raise it when the same recipe makes another graph
 ROWS = 2**16  # nodes that share a random stream for their features, labels and splits
 _CAPS = {"inside": 8.0, "wide": 1000.0}
-# share of all pairs in a part that may be edges; what is beyond goes to the wider level
+# The share of all pairs in a part that may be edges. Further edges go to the wider level.
 _FULL = 0.4
 
 RECIPE = Recipe(111_059_956, train=1_207_179, val=125_265, communities=131_072, mislabelled=0.06)
@@ -67,10 +66,10 @@ class Blocks:
         self.recipe = recipe
         self.name = info.name
         self.classes = info.classes
-        # All that decides the graph.
+        # The key has all that decides the graph.
         sizes = f"{info.nodes} {info.edges} {info.features} {info.classes}"
         self.key = f"blocks {VERSION} {recipe} {TEST} {sizes}"
-        # of the communities, by place: [communities + 1]
+        # The bounds of the communities, by place: [communities + 1].
         self.bounds = synthetic.community_bounds(info, recipe)
         self.groups = -(-(len(self.bounds) - 1) // GROUP)  # of communities
         self._group_bounds = np.append(self.bounds[:-1][::GROUP], self.bounds[-1])
@@ -113,8 +112,10 @@ class Blocks:
         return "SELECT source, target FROM drawn"
 
     def group_edges(self, group: int) -> tuple[Ints, Ints]:
-        """Draw the edges that a group owns; of two groups, the one at most half of all groups
-        behind owns an edge.
+        """Draw the edges that a group owns.
+
+        Of two groups, the one at most half of all groups behind the other owns an edge between
+        them.
         """
         rng = generator(SEED, "block edges", group)
         nodes = self.info.nodes
@@ -124,11 +125,11 @@ class Blocks:
             (self._within_group, nearby),
             (self._to_other_groups, anywhere),
         )
-        each = (
+        keys_of_draws = (
             synthetic.distinct_edges(partial(draw, rng, group), count, nodes)
             for draw, count in draws
         )
-        keys = np.concatenate(list(each))
+        keys = np.concatenate(list(keys_of_draws))
         return self._number(keys // nodes), self._number(keys % nodes)
 
     def nodes(self, block: int) -> tuple[Singles, Ints, npt.NDArray[np.uint8]]:
@@ -145,22 +146,23 @@ class Blocks:
         return x, np.where(split > 0, labels, -1), split
 
     def _counts(self, group: int) -> tuple[int, int, int]:
-        """Return how many edges a group owns inside communities, between its own, and to other
-        groups.
+        """Return how many edges a group owns.
+
+        They are inside communities, between its communities, and to other groups.
         """
         info = self.info
         begin, end = self._group_bounds[group : group + 2].tolist()
         half = info.edges // 2
         first = group * GROUP
-        # the numbers of all groups sum to the half
+        # The totals of all groups sum to half of the edges, as an edge has two directions.
         total = half * end // info.nodes - half * begin // info.nodes
         sizes = np.diff(self.bounds[first : first + GROUP + 1])  # of its communities
         nodes = int(sizes.sum())
         pairs = int((sizes * (sizes - 1) // 2).sum())
         inside = min(round(INSIDE * total), int(_FULL * pairs))
         nearby = int(_FULL * (nodes * (nodes - 1) // 2 - pairs))
-        both = min(round((INSIDE + NEARBY) * total), inside + nearby)
-        return inside, both - inside, total - both
+        inside_group = min(round((INSIDE + NEARBY) * total), inside + nearby)
+        return inside, inside_group - inside, total - inside_group
 
     def _within_community(
         self, rng: np.random.Generator, group: int, count: int
@@ -170,8 +172,8 @@ class Blocks:
 
     def _within_group(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
         one, other = (self._drawn(rng, group, count) for _ in range(2))
-        apart = one != other
-        return self._pick(rng, one[apart], "wide"), self._pick(rng, other[apart], "wide")
+        differ = one != other
+        return self._pick(rng, one[differ], "wide"), self._pick(rng, other[differ], "wide")
 
     def _to_other_groups(
         self, rng: np.random.Generator, group: int, count: int
@@ -194,35 +196,36 @@ class Blocks:
     def _drawn(self, rng: np.random.Generator, group: int, count: int) -> Ints:
         """Draw communities of a group by size."""
         start, end = self._group_bounds[group : group + 2]
-        place = start + (rng.random(count) * (end - start)).astype(np.int64)
-        return np.searchsorted(self.bounds, place, "right") - 1
+        places = start + (rng.random(count) * (end - start)).astype(np.int64)
+        return np.searchsorted(self.bounds, places, "right") - 1
 
     def _pick(self, rng: np.random.Generator, community: Ints, level: str) -> Ints:
         """Draw a node of each community by weight; return its place."""
         start = self.bounds[community]
         size = self.bounds[community + 1] - start
-        place = (synthetic.weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(
+        offset = (synthetic.weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(
             np.int64
         )
-        return start + np.minimum(place, size - 1)
+        return start + np.minimum(offset, size - 1)
 
     def _splits(self, rng: np.random.Generator, numbers: Ints) -> npt.NDArray[np.uint8]:
-        """Draw which nodes of a block are in which split. Over all blocks the counts are those of
-        the graph.
+        """Draw which nodes of a block are in which split.
+
+        Over all blocks the counts are those of the graph.
         """
         nodes = self.info.nodes
         begin = int(numbers[0])
         end = int(numbers[-1]) + 1
         order = rng.permutation(len(numbers))
-        taken = 0
+        assigned = 0
         split = np.zeros(len(numbers), np.uint8)
         part = nodes / self.recipe.nodes
         for number, total in enumerate(
             (self.info.train, round(part * self.recipe.val), round(part * TEST)), 1
         ):
             count = total * end // nodes - total * begin // nodes
-            split[order[taken : taken + count]] = number
-            taken += count
+            split[order[assigned : assigned + count]] = number
+            assigned += count
         return split
 
     def _number(self, place: Ints) -> Ints:

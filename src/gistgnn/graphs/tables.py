@@ -19,13 +19,13 @@ _PARQUET = ".parquet"
 SUFFIXES = (".csv", ".csv.gz", _PARQUET)
 _DIALECT = "delim=',', quote='\"', escape='\"'"
 _BLOCK = 2**24  # bytes of numbers that are read at once
-_PER_THREAD = 2**27  # bytes; DuckDB fails with much less
-_KEY_BYTES = 40  # of memory, for each edge of a range of targets
-_BINS = 2**14  # of targets, whose edges are counted
+_PER_THREAD = 2**27  # bytes for each thread of DuckDB, which fails with much less
+_KEY_BYTES = 40  # bytes of memory for each edge of a range of targets
+_BINS = 2**14  # ranges of targets whose edges are counted
 
 _ENDS = ("source", "target")
 _OURS = "gistgnn: "  # begins the errors that our own SQL raises
-# "": a column without a name
+# A column without a name has the name "".
 _INDEX = re.compile(r"(unnamed: \d.*|__index_level_\d+__)?", re.IGNORECASE)
 _NUMBER = re.compile(
     r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(.*\)|BOOLEAN)(\[\d*\])?"
@@ -35,8 +35,9 @@ _TEXT = re.compile(r"VARCHAR|ENUM\(.*\)")
 
 @contextlib.contextmanager
 def database(folder: Path | None = None, memory: int | None = None) -> Iterator[Any]:
-    """Open a database in memory with ``memory`` bytes, the rest in ``folder``; its errors become
-    one line.
+    """Open a database in memory, whose errors become one line.
+
+    It takes ``memory`` bytes, and puts what it has no room for into ``folder``.
     """
     try:
         import duckdb
@@ -63,7 +64,7 @@ def database(folder: Path | None = None, memory: int | None = None) -> Iterator[
         # Faults of our own SQL, which no user can mend.
         raise
     except (duckdb.Error, OSError) as error:
-        # of the system; Arrow's reader raises others for DuckDB's errors
+        # An error of the system has a number. Arrow's reader raises others for DuckDB's errors.
         if getattr(error, "errno", None) is not None:
             raise
         raise InputError(_message_of(str(error))) from error
@@ -77,8 +78,9 @@ def is_table(path: Path) -> bool:
 
 
 def table_files(path: Path) -> list[Path]:
-    """Return the files of a table: the path itself, or the tables in a folder: part_2 comes before
-    part_10.
+    """Return the files of a table: the path itself, or the tables in a folder.
+
+    They are sorted by the numbers in their names: part_2 comes before part_10.
     """
     files = [path]
     if path.is_dir():
@@ -104,8 +106,9 @@ def table_files(path: Path) -> list[Path]:
 
 
 def _natural(name: str) -> list[tuple[str, int]]:
-    """Return a key that sorts names by the numbers in them: pairs of the text before a number, and
-    the number.
+    """Return a key that sorts names by the numbers in them.
+
+    It has pairs of the text before a number, and the number.
     """
     pieces = re.split(r"([0-9]+)", name.lower())
     return [
@@ -122,7 +125,7 @@ class Table:
     """The columns of a table in files, known by their places: names may be any texts.
 
     Attributes:
-        path: what the user has given: a file or a folder.
+        path: the file or the folder, as the user has given it.
         names: the name of each column, as the files have it.
         kinds: the type of each column in SQL; text files have texts.
         rows: SQL for all rows in their order; the columns are c0, c1, ...
@@ -137,8 +140,9 @@ class Table:
     def read(
         cls, connection: Any, path: Path, *, header: bool = True, kind: str = "VARCHAR"
     ) -> "Table":
-        """Read the names and types of the columns; ``kind`` is the type of all columns of text
-        files.
+        """Read the names and types of the columns.
+
+        ``kind`` is the type of all columns of text files.
         """
         files = table_files(path)
         names, *further_names = (_names_of(file, header) for file in files)
@@ -167,8 +171,9 @@ class Table:
         return cls(path, tuple(names), tuple(kinds), rows)
 
     def check_names(self) -> None:
-        """Refuse two columns of the same name; those without a name are told apart by their
-        places.
+        """Refuse two columns of the same name.
+
+        Those without a name are told apart by their places.
         """
         for place, name in enumerate(self.names):
             first = self.names.index(name)
@@ -179,8 +184,9 @@ class Table:
                 raise InputError(f"{self.path}: {fault}: rename one")
 
     def is_index(self, place: int) -> bool:
-        """Whether a column has no name of its own, such as the index of a table that pandas has
-        written.
+        """Whether a column has no name of its own.
+
+        The index of a table that pandas has written has none.
         """
         return _INDEX.fullmatch(self.names[place]) is not None
 
@@ -196,14 +202,16 @@ class Table:
         return _NUMBER.fullmatch(self.kinds[place]) is not None
 
     def text(self, place: int) -> str:
-        """Return SQL for the cells of a column as texts without spaces around them; a missing cell
-        is ''.
+        """Return SQL for the cells of a column as texts without spaces around them.
+
+        A missing cell is ''.
         """
         return f"coalesce(trim(c{place}::VARCHAR), '')"
 
     def number(self, place: int) -> str:
-        """Return SQL for the cells of a column as numbers, or lists of numbers; NULL where there is
-        none.
+        """Return SQL for the cells of a column as numbers, or lists of numbers.
+
+        It is NULL where there is none.
         """
         column = f"c{place}"
         if self.is_text(place):
@@ -316,8 +324,9 @@ def _message_of(text: str) -> str:
 def sorted_keys(
     connection: Any, edges: str, nodes: int, undirected: bool, folder: Path, memory: int
 ) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the keys of distinct edges in ascending order: the target's number above the source's,
-    32 bits each.
+    """Yield the keys of distinct edges in ascending order.
+
+    A key has the target's number above the source's, 32 bits each.
     """
     # `edges` is SQL with the columns source and target. One range of targets is sorted after the
     # other, within `memory` bytes; `undirected` adds the reverse of every edge. `folder` gets a
@@ -336,7 +345,7 @@ def sorted_keys(
     ).fetchall()
     bins, counts = np.array(counted, np.int64).reshape(-1, 2).T
     while len(bins):
-        # bins of this range
+        # How many bins the next range of targets has.
         count = max(int(np.searchsorted(counts.cumsum(), memory // _KEY_BYTES, side="right")), 1)
         in_range = f"target BETWEEN {bins[0] * width} AND {bins[count - 1] * width + width - 1}"
         key = "(target::BIGINT << 32) | source::BIGINT AS key"

@@ -46,28 +46,29 @@ THETA = "theta"  # the folder, inside the run folder, of a Θ on disk
 
 def call_own(
     name: str,
-    own: Callable[..., Any],
+    function: Callable[..., Any],
     features: int,
     hidden: tuple[int, ...],
     classes: int,
     args: dict[str, Any],
 ) -> "nn.Module":
     """Return the model of a function of the user's own, as the command line calls it."""
-    said = "".join(f", {name}={value!r}" for name, value in args.items())
-    called = f"called as {name.rpartition(':')[2]}({features}, {hidden}, {classes}{said})"
+    keywords = "".join(f", {name}={value!r}" for name, value in args.items())
+    called = f"called as {name.rpartition(':')[2]}({features}, {hidden}, {classes}{keywords})"
     expected = (
         "it has to build a model from (in_features, hidden, classes), where hidden is a "
         "tuple of any widths"
     )
     with users_code(f"the model {name}, {called}, fails", expected):
-        model: nn.Module = own(features, hidden, classes, **args)
+        model: nn.Module = function(features, hidden, classes, **args)
     return model
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """One of the models of `gistgnn.nn`, or a function of the user's own, which needs `hidden` and
-    `args` alone.
+    """One of the models of `gistgnn.nn`, or a function of the user's own.
+
+    The function needs `hidden` and `args` alone.
     """
 
     name: Annotated[
@@ -212,7 +213,7 @@ class RunConfig:
     inductive: Annotated[
         bool, Meta(description="train on the subgraph of the training nodes; scores are of all")
     ] = False
-    # None: unless they are words (`Standardisation.suits`)
+    # By default features are scaled unless they are words (`Standardisation.suits`).
     standardise: Annotated[
         bool | None,
         Meta(description="scale features to mean 0, deviation 1 over training nodes"),
@@ -268,8 +269,9 @@ class RunConfig:
 
     @property
     def _split_widths(self) -> list[int]:
-        """The widths of the hidden layers that are split into blocks, where learning rates do not
-        follow them.
+        """The widths of the hidden layers that are split into blocks.
+
+        They are left out where learning rates follow the widths by muP.
         """
         if self.method in UNSPLIT or self.sub_gcns == 1 or self.width_scaling == "mup":
             return []
@@ -280,15 +282,16 @@ class RunConfig:
     def trainer(
         self, features: int, classes: int, out: Path | None = None, ranks: "World | None" = None
     ) -> "GIST":
-        """Return the `GIST` or the baseline that trains this run; a Θ on disk lies in the run
-        folder `out`.
+        """Return the `GIST` or the baseline that trains this run.
+
+        A Θ on disk lies in the run folder `out`.
         """
         from gistgnn.fit.prepare import independent
         from gistgnn.theta.registry import Store
 
         check_choice("method", self.method, METHODS)
         if self.method in UNSPLIT:
-            # refuses the whole graph before anything is trained
+            # The whole graph is refused here, before anything is trained.
             independent(self.sampler, self.method)
         layers = len(self.model.hidden)
         partitioned = self.partitioned_dims
@@ -305,10 +308,10 @@ class RunConfig:
 
         options: dict[str, Any] = {}
         if self.method not in UNSPLIT:
-            whole = [dim - first for dim in range(first, layers + 1) if dim not in partitioned]
+            whole_axes = [dim - first for dim in range(first, layers + 1) if dim not in partitioned]
             options = {
                 "input_axis": None if first else 0,
-                "whole": whole,
+                "whole": whole_axes,
                 "partition": self.partition,
             }
         trainer: GIST = METHODS[self.method](
@@ -329,8 +332,9 @@ class RunConfig:
         return trainer
 
     def fit(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Result":
-        """Train with these settings; `hooks` are the arguments of `GIST.fit` that do not change the
-        result.
+        """Train with these settings.
+
+        `hooks` are the arguments of `GIST.fit` that do not change the result.
         """
         return gist.fit(graph, self.training, **{**self._options, **hooks})
 

@@ -1,11 +1,12 @@
-"""The files that `gistgnn predict` writes. Predictions are written as they come: they need not fit
-in memory.
+"""The files that `gistgnn predict` writes.
+
+Predictions are written as they come: they need not fit in memory.
 """
 
 import csv
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.inference import Output
+from gistgnn.storage.record import GraphFacts
 from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.storage.whole_files import replacing
 from gistgnn.training.metric import predicted_labels
@@ -31,51 +33,54 @@ def write_predictions(
     path: Path,
     outputs: Iterable[Output],
     nodes: int,
+    graph: GraphFacts,
     *,
-    multi_label: bool,
     temperature: float = 1.0,
-    rows: int | None = None,
-    numbers: Tensor | None = None,
-    names: Sequence[str] = (),
     ids: Tensor | None = None,
 ) -> None:
-    """Write the predictions of a model for N nodes, which come in pieces that have every node once.
+    """Write the predictions of a model for the nodes of a graph, piece by piece.
+
+    A `.csv` has a line for each node: its number or id, its class, and the class's probability.
+    Where nodes have several labels, it has the probability of every label instead. A `.npz` has
+    ``classes``, [N] or [N, K], and ``probabilities``, [N, C].
 
     Where an output is not finite there is no prediction: the class and the probabilities are empty
     in a `.csv`, -1 and nan in a `.npz`, and a note says how many nodes these are, and the first.
 
+    Args:
+        path: ends in one of `SUFFIXES`.
+        outputs: numbers of nodes and their logits, [n, C]. Together the pieces have every node
+            once.
+        nodes: N, how many nodes the file has.
+        graph: on which the model was trained. It says whether nodes have several labels, and may
+            name the classes.
+        temperature: by which logits are divided before they become probabilities.
+        ids: [N, L] bytes, in the order of the nodes. Defaults to their numbers.
+
     Raises:
         InputError: no node has a finite output, or the file cannot be written.
     """
-    # A `.csv` has a node's number, class and the class's probability; with several labels a node,
-    # every label's. A `.npz` has `classes` [N] or [N, K], and `probabilities` [N, C]. `numbers` [N]
-    # are the nodes' in the file; None: their own. A `.csv` has the `names` of classes, if there are
-    # any, in place of their numbers; and the nodes' `ids`: [N, L] bytes, in the file's order. Only
-    # the first `rows` nodes are written; None: all.
+    multi_label = graph.multi_label
     with replacing(path) as temporary:
         classes = probabilities = torch.empty(0)
-        for first, (which, logits) in enumerate(outputs):
+        for piece, (places, logits) in enumerate(outputs):
             labels = predicted_labels(logits, multi_label)
             logits = logits / temperature
             scores = logits.sigmoid() if multi_label else logits.softmax(dim=1)
             if not multi_label and path.suffix == ".csv":  # it has one of each node's probabilities
                 scores = scores.gather(1, labels.clamp(min=0).unsqueeze(1))
             scores[_is_empty(labels)] = torch.nan
-            if not first:
-                each = {"classes": labels, "probabilities": scores}
+            if piece == 0:
                 specs = {
-                    name: (torch.Size([nodes, *own.shape[1:]]), own.dtype)
-                    for name, own in each.items()
+                    name: (torch.Size([nodes, *values.shape[1:]]), values.dtype)
+                    for name, values in (("classes", labels), ("probabilities", scores))
                 }
-                classes, probabilities = map(
-                    temporary_tensors(specs, path.parent).__getitem__, each
-                )
-            which = which if isinstance(which, slice) else which.cpu()
-            where: Any = which if numbers is None else numbers[which]
-            classes[where] = labels.cpu()
-            probabilities[where] = scores.cpu()
-        classes = classes[:rows]
-        probabilities = probabilities[:rows]
+                tensors = temporary_tensors(specs, path.parent)
+                classes = tensors["classes"]
+                probabilities = tensors["probabilities"]
+            rows = places if isinstance(places, slice) else places.cpu()
+            classes[rows] = labels.cpu()
+            probabilities[rows] = scores.cpu()
         _note_empty(_is_empty(classes), ids)
         if path.suffix == ".npz":
             # `savez` adds a suffix to a name; it writes large arrays in pieces
@@ -83,7 +88,23 @@ def write_predictions(
                 np.savez(file, classes=classes.numpy(), probabilities=probabilities.numpy())
         else:
             with temporary.open("w", encoding="utf-8", newline="") as text:
-                _write_csv(text, classes.numpy(), probabilities.numpy(), names, ids)
+                _write_csv(text, classes.numpy(), probabilities.numpy(), graph.class_names, ids)
+
+
+def first_outputs(outputs: Iterable[Output], nodes: int) -> Iterator[Output]:
+    """Yield the outputs of the first nodes of a graph alone, by number."""
+    for places, logits in outputs:
+        if isinstance(places, slice):
+            places = torch.arange(places.start, places.stop)
+        is_first = places < nodes
+        if bool(is_first.any()):
+            yield places[is_first], logits[is_first.to(logits.device)]
+
+
+def renumbered_outputs(outputs: Iterable[Output], numbers: Tensor) -> Iterator[Output]:
+    """Yield outputs by other numbers of their nodes: ``numbers[k]`` in place of k."""
+    for places, logits in outputs:
+        yield numbers[places if isinstance(places, slice) else places.cpu()], logits
 
 
 def _is_empty(classes: Tensor) -> Tensor:
@@ -114,24 +135,32 @@ def _texts(ids: Tensor) -> list[str]:
     return [text.decode(errors="replace") for text in texts]
 
 
+def _title_of_class(number: int, names: Sequence[str]) -> str | int:
+    """Return what a file calls a class; a node without a prediction has none."""
+    if number < 0:
+        return ""
+    return names[number] if names else number
+
+
 def _write_csv(
     file: TextIO, classes: Array, probabilities: Array, names: Sequence[str], ids: Tensor | None
 ) -> None:
-    several = classes.ndim == 2  # one column of probabilities for each label
-    columns = (
-        [f"label_{k}" for k in range(classes.shape[1])] if several else ["class", "probability"]
-    )
+    has_labels = classes.ndim == 2  # then there is a column of probabilities for each label
+    titles = ["class", "probability"]
+    if has_labels:
+        titles = [f"label_{k}" for k in range(classes.shape[1])]
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["node", *columns])
+    writer.writerow(["node", *titles])
     for start in range(0, len(classes), _ROWS):
         labels = classes[start : start + _ROWS].tolist()
         scores = probabilities[start : start + _ROWS]
-        shown = [] if several else [["" if k < 0 else names[k] if names else k for k in labels]]
-        nodes: Iterable[Any] = range(start, start + len(labels))
+        columns: list[Iterable[Any]] = [range(start, start + len(labels))]
         if ids is not None:
-            nodes = _texts(ids[start : start + _ROWS])
-        columns_of_scores = [
+            columns = [_texts(ids[start : start + _ROWS])]
+        if not has_labels:
+            columns.append([_title_of_class(label, names) for label in labels])
+        columns += [
             ["" if math.isnan(score) else f"{score:.6f}" for score in column]
             for column in scores.T.tolist()
         ]
-        writer.writerows(zip(nodes, *shown, *columns_of_scores, strict=True))
+        writer.writerows(zip(*columns, strict=True))

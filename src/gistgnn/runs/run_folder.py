@@ -58,14 +58,15 @@ def write_run(out: Path, record: Record, model: nn.Module) -> None:
 
 
 def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
-    """Prepare a folder for a run: remove what `overwrite` replaces; refuse a run that is not
-    replaced or resumed.
+    """Prepare a folder for a run: remove what `overwrite` replaces.
+
+    An earlier run that is neither replaced nor resumed is an InputError.
     """
-    for own in (out / CHECKPOINTS, out / THETA):
-        if own.is_symlink():
+    for subfolder in (out / CHECKPOINTS, out / THETA):
+        if subfolder.is_symlink():
             raise InputError(
-                f"{own} is a link, and a run removes files there: take it away, or choose another "
-                "--out"
+                f"{subfolder} is a link, and a run removes files there: take it away, or choose "
+                "another --out"
             )
     checkpoints = Checkpoints(out / CHECKPOINTS)
     if overwrite:
@@ -76,7 +77,7 @@ def clear_folder(out: Path, *, overwrite: bool, resume: bool) -> None:
         )
     elif (out / RESULT).exists() and not resume:
         raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
-    # Θ of a run that is replaced, or that was killed before its first checkpoint
+    # Such a Θ is of a run that is replaced, or that was killed before its first checkpoint.
     if not checkpoints.newest():
         for folder in every_folder(out / THETA):
             remove(folder)
@@ -105,8 +106,9 @@ def check_finished(out: Path, fingerprint: Fingerprint) -> None:
 
 
 def note_on(record: Record) -> str | None:
-    """Return what has to be known of a run's model if the run did not end as it should; None: it
-    did.
+    """Return what has to be known of a run's model if the run did not end as it should.
+
+    Returns None if it did.
     """
     if record.diverged is not None:
         why = record.diverged.partition(";")[0]
@@ -138,8 +140,9 @@ def read_record(out: Path) -> Record:
 
 
 def trained_tensors(out: Path) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a finished run's best model, with which another run
-    begins.
+    """Return the parameters and buffers of a finished run's best model.
+
+    Another run begins with them.
     """
     check_files(out, read_record(out))
     return read_tensors(out / MODEL, _advice(out))
@@ -166,9 +169,11 @@ def config_of(record: Record) -> RunConfig:
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
     evaluation = Evaluation(**fields.pop("evaluation"))
-    if model.get("own"):  # `Result.save` has written it
-        own = ModelConfig(model["name"], model["hidden"])
-        return RunConfig(fields["dataset"], own, seed=fields["seed"], evaluation=evaluation)
+    if model.get("own"):  # then `Result.save` has written the record
+        model_config = ModelConfig(model["name"], model["hidden"])
+        return RunConfig(
+            fields["dataset"], model_config, seed=fields["seed"], evaluation=evaluation
+        )
     return RunConfig(
         model=ModelConfig(**model),
         training=Training(**fields.pop("training")),
@@ -181,8 +186,9 @@ def config_of(record: Record) -> RunConfig:
 def open_run(
     out: Path, build: Callable[..., Any] | None = None
 ) -> tuple[RunConfig, Record, nn.Module]:
-    """Return a finished run's configuration, record, and model in evaluation mode, large weights
-    mapped.
+    """Return a finished run's configuration, record, and model in evaluation mode.
+
+    Large weights are mapped.
     """
     # `build` makes a model of the user's own, and was given to `GIST`, or to --model. Without it
     # such a model is refused: the code that result.json names does not run unasked.
@@ -190,20 +196,20 @@ def open_run(
     check_files(out, record)
     config = config_of(record)
     model = record.config["model"]
-    own = model.get("own") or config.model.own
-    if own and build is None:
+    is_users_own = model.get("own") or config.model.own
+    if is_users_own and build is None:
         command = config.model.name if config.model.own else "package.module:function"
-        said = (
+        fault = (
             f"the model of {out} is a {model['name']} of your own: give the function that "
             "builds it (--model"
         )
-        raise InputError(f"{said} {command}, or load_run(folder, build))")
+        raise InputError(f"{fault} {command}, or load_run(folder, build))")
     try:
         features = record.graph.features
         classes = record.graph.classes
 
         def make(widths: Any) -> Any:
-            if build is None or not own:
+            if build is None or not is_users_own:
                 return config.model.build(features, widths, classes)
             if config.model.own:
                 return call_own(
@@ -212,30 +218,32 @@ def open_run(
             with users_code(f"build({widths}) failed", "give the function that was given to GIST"):
                 return build(widths)
 
-        if config.method == "ensemble" and not own:
-            found = config.trainer(features, classes).trained_spec.on_meta()
+        if config.method == "ensemble" and not is_users_own:
+            empty_model = config.trainer(features, classes).trained_spec.on_meta()
         else:
             with torch.device("meta"):
-                found = construct(make, config.model.hidden, shared=model.get("shared", False))
+                empty_model = construct(
+                    make, config.model.hidden, shared=model.get("shared", False)
+                )
     except (KeyError, TypeError) as error:
         raise InputError(
             f"{out / RESULT} does not describe a model ({reason(error)}): train the run again"
         ) from error
     if config.method != "ensemble":
-        check_model(out, record.fingerprint.get("model", {}), found)
+        check_model(out, record.fingerprint.get("model", {}), empty_model)
     tensors, scaling = split_scaling(read_tensors(out / MODEL, _advice(out)))
     if record.standardised != (scaling is not None):
         has = "no feature_mean" if scaling is None else "a feature_mean"
         raise InputError(f"{out / MODEL} has {has}, but {RESULT} says otherwise: {_advice(out)}")
-    return config, record, scaled_model(assign(found, tensors, str(out / MODEL)), scaling)
+    return config, record, scaled_model(assign(empty_model, tensors, str(out / MODEL)), scaling)
 
 
 def check_model(out: Path, trained: dict[str, Any], model: nn.Module) -> None:
-    """Refuse a model with other layers than the one that was trained; where only an attribute
-    differs, note it.
+    """Refuse a model with other layers than the one that was trained.
 
-    Its tensors may fit all the same: a norm or an activation need not have any. `trained` is what
-    the fingerprint says of the model.
+    Where only an attribute differs, a note is logged. The tensors of another model may fit all the
+    same: a norm or an activation need not have any. `trained` is what the fingerprint says of the
+    model.
     """
     built = plain(module_facts(model))
     for name in dict.fromkeys((*built, *trained)):
@@ -261,8 +269,9 @@ def choose_device(name: str) -> str:
 
 
 def load_run(folder: str | Path, build: Build | None = None) -> Result:
-    """Return the result of a finished run: of `gistgnn train`, or one that `Result.save` has
-    written.
+    """Return the result of a finished run.
+
+    It is a run of `gistgnn train`, or one that `Result.save` has written.
 
     Example:
         >>> result = load_run("runs/mine", build)

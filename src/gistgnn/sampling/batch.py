@@ -41,20 +41,19 @@ class Batch:
         y: labels, [N] class indices or [N, K] multi-label targets; only of the output nodes, which
             come first, where a batch is sampled by layers.
         loss_nodes: indices of the nodes whose loss counts.
-        product: returns the product of an operator with x; None: it is computed with these edges
-            (see `Adjacency.cache_products`).
-        sparse: whether `features` is a sparse matrix; None: x decides. Parts follow the whole
-            graph.
-        splits: the nodes whose predictions are scored, as masks [N] by the names of the splits;
-            None: not known.
+        product: returns the product of an operator with x. Defaults to computing it with these
+            edges (see `Adjacency.cache_products`).
+        sparse: whether `features` is a sparse matrix. Defaults to what suits x. Parts of a graph
+            do as the whole graph does.
+        splits: the nodes whose predictions are scored, as masks [N] by the names of the splits, if
+            they are known.
         loss_weights: a weight for every loss node's loss; the batch's loss is then the weighted
-            sum. None: the mean.
+            sum. Defaults to the mean.
         edge_data: the edges' weights, features and types, by name (see `Graph`), in the order of
             the edges.
-        cluster_ptr: [c + 1], where each cluster begins, if the nodes are in the order of clusters;
-            None: they are not.
+        cluster_ptr: [c + 1], where each cluster begins, if the nodes are in the order of clusters.
         folder: of a graph in a folder of clusters. Then x and edges are mapped from files on the
-            host, wherever y is, and may be larger than memory. None: they are in memory.
+            host, wherever y is, and may be larger than memory. Without a folder they are in memory.
 
     Attributes:
         adj: the structure with its normalised operators and their products with x, computed once
@@ -90,8 +89,9 @@ class Batch:
 
     @property
     def is_stored(self) -> bool:
-        """Whether features and edges are mapped from a folder of clusters, and may be larger than
-        memory.
+        """Whether features and edges are mapped from a folder of clusters.
+
+        Then they may be larger than memory.
         """
         return self.folder is not None
 
@@ -104,8 +104,9 @@ class Batch:
         return self.x.dtype
 
     def in_memory(self) -> "Batch":
-        """Return the batch with features and edges as many operations may read them, on the models'
-        device.
+        """Return the batch with features and edges in memory, on the models' device.
+
+        Many operations may read them there.
         """
         # An InputError says that they have to be copied, and do not fit in memory.
         if not self.is_stored:
@@ -128,8 +129,9 @@ class Batch:
 
     @property
     def csr(self) -> CSR:
-        """The entries (target, source) on the host, in memory or mapped; see `in_memory` for
-        errors.
+        """The entries (target, source) on the host, in memory or mapped.
+
+        For errors see `in_memory`.
         """
         if not self.is_stored:
             return self.adj.pattern.to("cpu")
@@ -143,9 +145,7 @@ class Batch:
 
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
-        """`x`, as a sparse matrix where few entries are non-zero and this is faster (bags of
-        words).
-        """
+        """`x`, as a sparse matrix where few entries are not zero, as of words: this is faster."""
         if self.is_csr:
             return SparseMatrix.from_csr(self.x)
         return SparseMatrix.from_dense(self.x) if self.is_sparse and not self.is_stored else self.x
@@ -171,8 +171,9 @@ class Batch:
         return rows_of(self.x, nodes)
 
     def select_columns(self, columns: Tensor) -> "Batch":
-        """Return the batch with the input features `columns` alone; the prepared structure is
-        shared.
+        """Return the batch with the input features `columns` alone.
+
+        The prepared structure is shared.
         """
         if self.is_csr:
             return replace(self, x=SparseMatrix.from_csr(self.x).select_columns(columns).csr)
@@ -207,11 +208,11 @@ def whole_graph(graph: Graph) -> Batch:
 
 
 def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Operator) -> Tensor:
-    """Return Ā x: [N, F] float32, mapped from the graph's folder, where it is computed if it is
-    missing.
+    """Return Ā x: [N, F] float32, mapped from the graph's folder.
 
-    `adj` are the graph's edges as they are multiplied. What is in the folder is found by the
-    digests of all that the product depends on: the features, the edges and their weights.
+    It is computed if it is missing. `adj` are the graph's edges as they are multiplied. What is in
+    the folder is found by the digests of all that the product depends on: the features, the edges
+    and their weights.
     """
     x = graph.x
     nodes, features = x.shape
@@ -220,12 +221,14 @@ def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Oper
         blocks = column_blocks(
             features, max(available_bytes(torch.device("cpu")) // 2 // (4 * nodes), 1)
         )
-        kept = f"{size(out.nbytes)} in {folder}"
-        log.info(f"the product of the edges with the features is computed once and kept: {kept}")
+        description = f"{size(out.nbytes)} in {folder}"
+        log.info(
+            f"the product of the edges with the features is computed once and kept: {description}"
+        )
         log.info(
             f"for it the features are read {'once' if len(blocks) == 1 else f'{len(blocks)} times'}"
         )
-        # in files of their own: a page of the whole has all columns
+        # Blocks are in files of their own, as a page of the product has all columns.
         parts: list[npt.NDArray[np.float32]] = []
         for columns in blocks:
             block = copied(x[:, columns], torch.device("cpu"), torch.float32)
@@ -245,27 +248,28 @@ def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Oper
 
 
 def training_subgraph(graph: Graph) -> Batch:
-    """Return the training nodes and the edges between them as one batch: what inductive training
-    sees.
+    """Return the training nodes and the edges between them as one batch.
+
+    Inductive training sees nothing else.
     """
     edges = _checked(graph.edges)
     train = graph.train.to(graph.x.device)
     device = graph.y.device
-    # of a training node in the subgraph; a folder's nodes stay on the host
-    number = train.cumsum(0) - 1
+    # The nodes of a folder stay on the host.
+    number_in_subgraph = train.cumsum(0) - 1  # of a training node
     cols = []
     insides = []
-    degrees = number.new_zeros(len(train))
-    # all of them at once would take several times the memory of the result
+    degrees = number_in_subgraph.new_zeros(len(train))
+    # All edges at once would take several times the memory of the result.
     for piece, _ in edges.pieces(_PIECE):
         inside = train[piece.col] & train[piece.row]
         insides.append(inside)
-        cols.append(number[piece.col[inside]].to(edges.col.dtype))
+        cols.append(number_in_subgraph[piece.col[inside]].to(edges.col.dtype))
         degrees += torch.bincount(piece.row[inside], minlength=len(train))
     rowptr = torch.cat([degrees.new_zeros(1), degrees[train].cumsum(0)]).to(edges.rowptr.dtype)
     x = rows_of(graph.x, train.nonzero().squeeze(1)).to(device)
-    kept = torch.cat(insides)
-    data = {name: value[kept].to(device) for name, value in graph.edge_data.items()}
+    is_inside = torch.cat(insides)
+    data = {name: value[is_inside].to(device) for name, value in graph.edge_data.items()}
     inner = CSR(rowptr.to(device), torch.cat(cols).to(device))
     return Batch(
         x, inner, graph.y[graph.train], torch.arange(len(x), device=device), edge_data=data
@@ -273,8 +277,9 @@ def training_subgraph(graph: Graph) -> Batch:
 
 
 def _checked(edges: CSR) -> CSR:
-    """Return edges for products; `col` is not copied where its type fits. A damaged file of edges
-    is refused.
+    """Return edges for products, whose `col` is not copied where its type fits.
+
+    A damaged file of edges is refused.
     """
     check_sources(edges.col, edges.num_nodes)
     return edges.for_products()

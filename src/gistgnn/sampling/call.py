@@ -32,16 +32,17 @@ class Arguments(NamedTuple):
 
     positional: tuple[Any, ...]
     by_name: dict[str, Any]
-    structure: Any  # the edge_index or the `Adjacency` among them; None: the model takes none
-    # among them, by the names "x", "edge_index" and those of edge data
+    structure: Any  # the edge_index or the `Adjacency` among them, or None if the model takes none
+    # The tensors among them, by the names "x", "edge_index" and those of edge data.
     tensors: dict[str, AtVersion]
     copies: frozenset[str]  # the names of the tensors that are the model's own
-    # to take out of the model's output, which is that of every node; None: take all of it
+    # The nodes to take out of the model's output, if it returns more than what was asked for.
     nodes: Tensor | None = None
 
     def chosen(self, out: Tensor) -> Tensor:
-        """Return the output of the nodes that were asked for: [..., k, C], given what the model has
-        returned.
+        """Return the output of the nodes that were asked for: [..., k, C].
+
+        ``out`` is what the model has returned.
         """
         return out if self.nodes is None else rows(out, self.nodes)
 
@@ -51,12 +52,11 @@ class Signature(NamedTuple):
 
     structure: str | None  # "adj", "edge_index", or None
     edge_data: dict[str, bool]  # that it takes and uses, by name: whether it has no default
-    x_name: str | None = None  # by which it gets the features; None: they are its first argument
-    # by which it gets the structure; None: that is its second argument
-    structure_name: str | None = None
+    x_name: str | None = None  # the features' name, where they are not the first argument
+    structure_name: str | None = None  # the structure's name, where it is not the second argument
 
 
-# needed at every step, slow to inspect
+# Signatures are needed at every step, and slow to inspect.
 _SIGNATURES: WeakKeyDictionary[nn.Module, Signature] = WeakKeyDictionary()
 _CALLED: WeakSet[nn.Module] = WeakSet()
 
@@ -67,8 +67,9 @@ _WRITTEN: WeakKeyDictionary[type[nn.Module], dict[bool, set[str]]] = WeakKeyDict
 
 
 def signature(model: nn.Module) -> Signature:
-    """Return what a model's forward takes, by the names of its arguments; see `arguments` for
-    errors.
+    """Return what a model's forward takes, by the names of its arguments.
+
+    For errors see `arguments`.
     """
     if model not in _SIGNATURES:
         _SIGNATURES[model] = _inspect(plain_model(members_of(plain_model(model))[0]))
@@ -91,7 +92,7 @@ def _inspect(model: nn.Module) -> Signature:
             continue
         needed = p.default is p.empty
         if name in EDGE_DATA:
-            # PyG's models say that
+            # PyG's models say which edge data they support.
             if needed or getattr(model, f"supports_{name}", True) is not False:
                 edge_data[name] = needed
         elif needed:
@@ -135,8 +136,9 @@ def _refuse_whole_graphs(model: nn.Module, parameters: Mapping[str, inspect.Para
 def _structure(
     parameters: Mapping[str, inspect.Parameter], x: inspect.Parameter
 ) -> inspect.Parameter | None:
-    """Return the argument that gets the edges: by its name, or the second one that needs a
-    value.
+    """Return the argument that gets the edges.
+
+    It is known by its name, or is the second one that needs a value.
     """
     by_name = next((parameters[name] for name in STRUCTURES if name in parameters), None)
     if by_name is not None:
@@ -155,8 +157,9 @@ def _structure(
 def _name_unless_at(
     place: int, p: inspect.Parameter, parameters: Mapping[str, inspect.Parameter]
 ) -> str | None:
-    """Return the name by which an argument is given, unless it stands at a place where it is given
-    without.
+    """Return the name by which an argument is given.
+
+    Returns None if it stands at a place where it is given without a name.
     """
     if p.kind is p.VAR_POSITIONAL:
         return None
@@ -186,8 +189,8 @@ def arguments(
     A model may write into what it gets: then it gets copies. With ``private`` it gets copies of all
     tensors.
 
-    ``nodes``: [k] are those whose output is wanted; None: every node's. Models of `gistgnn.nn`
-    compute no other, and `Arguments.chosen` takes it out of what other models return.
+    ``nodes``: [k] are those whose output is wanted. They default to all nodes. Models of
+    `gistgnn.nn` compute no other, and `Arguments.chosen` takes it out of what other models return.
     """
     takes = signature(model)
     values = dict[str, Any]()
@@ -233,8 +236,9 @@ def _product_of(batch: Batch, operator: Operator) -> Tensor:
 
 
 def _writes(model: nn.Module) -> set[str] | None:
-    """Return the arguments that models of this class write into; None if none has been called in
-    this mode.
+    """Return the arguments that models of this class write into.
+
+    Returns None if no such model was called in this mode yet.
     """
     if only_reads(model):
         return set()
@@ -244,8 +248,9 @@ def _writes(model: nn.Module) -> set[str] | None:
 
 @contextmanager
 def calling(model: nn.Module, batch: Batch, inputs: Arguments) -> Iterator[None]:
-    """Call a model within the block: PyG's layers multiply by matrices of the batch (see
-    `sparse_layers`).
+    """Call a model within the block, where PyG's layers multiply by matrices of the batch.
+
+    See `sparse_layers`.
 
     Raises:
         InputError: the model has written into the batch's own tensors, although earlier models of
@@ -273,11 +278,11 @@ def calling(model: nn.Module, batch: Batch, inputs: Arguments) -> Iterator[None]
 def forward(
     model: nn.Module, batch: Batch, *, private: bool = False, nodes: Tensor | None = None
 ) -> Tensor:
-    """Return the model's output for every node of the batch, [N, C]; in a batch by layers, for its
-    first nodes.
+    """Return the model's output for every node of the batch, [N, C].
 
-    With ``nodes``: [k] it is the output of these, [k, C]; see `arguments`, which says how the model
-    is called. Anything but one tensor with a row for each node is an InputError.
+    In a batch by layers these are its first nodes. With ``nodes``: [k] it is the output of these,
+    [k, C]; see `arguments`, which says how the model is called. Anything but one tensor with a row
+    for each node is an InputError.
     """
     inputs = arguments(model, batch, private=private, nodes=nodes)
     with calling(model, batch, inputs):
@@ -302,12 +307,14 @@ def check_fits(
     edge_data: Collection[str] | None = None,
     unused: Collection[str] = (),
 ) -> None:
-    """Refuse a model that cannot take the graph's features or predict its classes; warn of unused
-    edge data.
+    """Refuse a model that cannot take the graph's features or predict its classes.
+
+    Edge data that it does not use get a warning.
     """
     # `batch` is the graph or a part of it; a model from outside `gistgnn.nn` runs once.
-    # `edge_data`: the names of the graph's edge data (None: the batch's). `classes` None: any
-    # number of outputs. `unused`: what the forward takes but makes no use of.
+    # `edge_data` are the names of the graph's edge data, by default the batch's. With `classes`
+    # None the model may have any number of outputs. `unused` is what the forward takes but does not
+    # use.
     members = members_of(model)
     for member in members:
         outputs = _try(member, batch, logits=classes is not None)
@@ -359,8 +366,9 @@ def _try(model: nn.Module, batch: Batch, *, logits: bool) -> int:
 
 
 def multiply_when_called(model: nn.Module, recent: "Recent") -> None:
-    """Let PyG's layers in a sub-GCN that a user's own loop calls multiply as in `fit`; copies pass
-    messages.
+    """Let PyG's layers in a sub-GCN that a user's own loop calls multiply as in `fit`.
+
+    Layers of copies pass messages.
     """
     if model not in _CALLED and signature(model).structure == "edge_index" and multiplies(model):
         _CALLED.add(model)
@@ -369,8 +377,9 @@ def multiply_when_called(model: nn.Module, recent: "Recent") -> None:
 
 
 class Recent:
-    """The matrices of the latest batch, which is known by its tensors, and by changes to these in
-    place.
+    """The matrices of the latest batch.
+
+    A batch is known by its tensors, and by changes to these in place.
     """
 
     def __init__(self, active: bool = True) -> None:
@@ -395,8 +404,9 @@ class Recent:
         return self._products
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Replace what passes messages, unless `fit` has done so, or the model is called in another
-        way.
+        """Let layers multiply instead of passing messages.
+
+        Nothing is replaced if `fit` has done so, or if the model is called in another way.
         """
         if not self._active or any("propagate" in vars(layer) for layer in multiplies(model)):
             return

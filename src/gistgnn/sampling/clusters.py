@@ -33,15 +33,17 @@ from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.checks import AtLeastOne, check_choice, check_count
 from gistgnn.utils.tensors import Array, to_device
 
-# some rows of an array: the first one of each range, and the one after the last
+# Ranges of rows of an array: the first row of each, and the one after its last.
 Ranges = list[tuple[int, int]]
 
 log = logging.getLogger(__name__)
 
-_ROOM = 1.1  # of the edges, for batches of later epochs
-_DENSE = 2048  # clusters, up to which the numbers of edges between them are a dense matrix
-WHOLE_GRAPH = 2000  # nodes at most, about those of a batch of clusters
-# share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M
+# Batches of later epochs may have so many times the edges of the largest one of the first epoch.
+_EDGE_MARGIN = 1.1
+# Up to so many clusters the numbers of edges between them are a dense matrix.
+_MOST_IN_DENSE = 2048
+WHOLE_GRAPH = 2000  # nodes of a graph that is trained on as a whole, about those of a batch
+# The share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
 METIS_INSIDE = 0.6
 
 
@@ -50,11 +52,11 @@ class ClusterSampling(Sampling):
     """Training by clusters.
 
     Args:
-        clusters: c, the number of clusters. None: those of the graph's folder, or as many as
-            batches of about 2,000 nodes need to show about the classes that random nodes do (see
+        clusters: c, the number of clusters. Defaults to those of the graph's folder, or to as many
+            as batches of about 2,000 nodes need to show about the classes that random nodes do (see
             `gistgnn.graphs.clustering`).
-        clusters_per_batch: q; None: about 2,000 nodes, or more where c is given and batches show
-            few classes.
+        clusters_per_batch: q. Defaults to about 2,000 nodes, or more where c is given and batches
+            show few classes.
         method: "metis", which cuts few edges; "split", which splits the clusters of a coarse cut by
             METIS: it cuts more edges, in a fraction of the time; "stream", which cuts about as few,
             in less time and memory on large graphs; or "random", for comparison.
@@ -80,70 +82,71 @@ class ClusterSampling(Sampling):
             raise InputError(f"{fault} expected 1 to {self.clusters}")
         check_choice("method", self.method, METHODS)
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
-        """Cluster a graph, or read its clusters from the cache, and return the sampler; see
-        `Sampling.sampler`.
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> "ClusterBatches":
+        """Cluster a graph, or read its clusters from the cache, and return the sampler.
+
+        See `Sampling.sampler`.
         """
-        clusters, q, entropy = self.clusters_of(whole, seed)
-        count = len(clusters) if clusters else len(cast(Tensor, whole.cluster_ptr)) - 1
-        options = {"independent": self.batches == "independent", "precompute": self.precompute}
-        made = ClusterBatches(whole, clusters, q, seed, **options)
+        clusters, q, entropy = self.clusters_of(full_batch, seed)
+        count = len(clusters) if clusters else len(cast(Tensor, full_batch.cluster_ptr)) - 1
+        made = ClusterBatches(full_batch, clusters, q, seed, precompute=self.precompute)
+        if self.batches == "independent":
+            made = made.with_independent_batches()
         made.facts = BatchFacts(clusters=count, clusters_per_batch=q, label_entropy=entropy)
         made.has_given_size = self.clusters_per_batch is not None
         if entropy is not None and entropy < clustering.POOR:
-            self._note_poor(entropy, count, q, whole)
+            self._note_poor(entropy, count, q, full_batch)
         return made
 
-    def clusters_of(self, whole: Batch, seed: int) -> tuple[Clusters | None, int, float | None]:
-        """Return the clusters (None: the nodes are in their order), how many make a batch, and what
-        it shows.
+    def clusters_of(
+        self, full_batch: Batch, seed: int
+    ) -> tuple[Clusters | None, int, float | None]:
+        """Return the clusters, how many make a batch, and the share of the labels' entropy in it.
+
+        The clusters are None where the nodes are in their order already.
         """
-        ptr = whole.cluster_ptr
+        ptr = full_batch.cluster_ptr
         c = self.clusters
         q = self.clusters_per_batch
-        nodes = whole.x.shape[0]
+        nodes = full_batch.x.shape[0]
 
         def cut(count: int) -> Clusters:
-            return cluster(whole.csr, nodes, count, self.method, seed)
+            return cluster(full_batch.csr, nodes, count, self.method, seed)
 
         def share(assignment: Tensor, per_batch: int) -> float | None:
-            return entropy_share(whole.y, whole.loss_nodes, assignment, per_batch, seed)
+            return entropy_share(full_batch.y, full_batch.loss_nodes, assignment, per_batch, seed)
 
         if ptr is None and c is None and q is None:
             return clustering.choose_clusters(
                 cut, nodes, lambda made, per_batch: share(made.assignment, per_batch)
             )
         clusters = None
-        in_folder = 0 if ptr is None else len(ptr) - 1
         if ptr is None:
             clusters = cut(c or first_cut(nodes))
-            in_folder = len(clusters)
+            count = len(clusters)
             assignment = clusters.assignment
         else:
-            assignment = torch.arange(in_folder).repeat_interleave(ptr.diff())
-        if ptr is not None and c not in (None, in_folder):
-            fault = (
-                f"clusters is {c}, but the folder of the graph has {in_folder} clusters: leave "
-                "clusters out, or cut the"
-            )
-            raise InputError(f"{fault} graph anew")
-        first = first_batch(nodes, in_folder)
-        choices = (
-            [min(times * first, in_folder) for times in clustering.LARGER]
-            if q is None
-            else [min(q, c or in_folder)]
-        )
+            count = len(ptr) - 1
+            assignment = torch.arange(count).repeat_interleave(ptr.diff())
+            if c not in (None, count):
+                raise InputError(
+                    f"clusters is {c}, but the folder of the graph has {count} clusters: leave "
+                    "clusters out, or cut the graph anew"
+                )
+        if q is None:
+            first = first_batch(nodes, count)
+            choices = [min(times * first, count) for times in clustering.LARGER]
+        else:
+            choices = [min(q, c or count)]
         for per_batch in dict.fromkeys(choices):
-            if (found := share(assignment, per_batch)) is None or found >= clustering.ENOUGH:
+            if (entropy := share(assignment, per_batch)) is None or entropy >= clustering.ENOUGH:
                 break
-        return clusters, per_batch, found
+        return clusters, per_batch, entropy
 
-    def _note_poor(self, entropy: float, clusters: int, per_batch: int, whole: Batch) -> None:
-        """Say what to take where the user's own choice, or the folder's clusters, show few
-        classes.
-        """
-        finest = min(round(clustering.FINER[-1] * first_cut(nodes := whole.x.shape[0])), nodes)
-        if whole.cluster_ptr is not None:
+    def _note_poor(self, entropy: float, clusters: int, per_batch: int, full_batch: Batch) -> None:
+        """Log what to choose where batches of the given clusters show few classes."""
+        finest = min(round(clustering.FINER[-1] * first_cut(nodes := full_batch.x.shape[0])), nodes)
+        if full_batch.cluster_ptr is not None:
             advice = f"cut the graph anew, by `gistgnn partition --clusters {finest}`"
         elif self.clusters or self.clusters_per_batch:
             advice = (
@@ -159,8 +162,9 @@ class ClusterSampling(Sampling):
         )
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters
-        of the same batch.
+        """Count q/c of the nodes, and the edges between them.
+
+        These are the edges inside their clusters, and those between clusters of the same batch.
         """
         c = self.clusters or graph.clusters or first_cut(graph.nodes)
         q = min(self.clusters_per_batch or first_batch(graph.nodes, c), c)
@@ -173,21 +177,25 @@ class ClusterSampling(Sampling):
 
 
 class AutoSampling(Sampling):
-    """Training on the whole graph up to `WHOLE_GRAPH` nodes; by clusters above, or where batches
-    are independent.
+    """Training on the whole graph, or by clusters where it is large.
+
+    Batches are clusters above `WHOLE_GRAPH` nodes, or where they are independent.
     """
 
     name = "auto"
 
     def choose(self, nodes: int) -> ClusterSampling | None:
-        """Return the settings for a graph of some nodes; None: every step sees the whole graph."""
+        """Return the settings for a graph of some nodes.
+
+        Returns None if every step sees the whole graph.
+        """
         small = nodes <= WHOLE_GRAPH and self.batches == "shared"
         return None if small else ClusterSampling(batches=self.batches)
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> RandomBatches:
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> RandomBatches:
         """Return the sampler of a user's own loop; a small graph is one cluster."""
-        return (self.choose(len(whole.x)) or ClusterSampling(1, 1, "random")).sampler(
-            whole, seed, layers
+        return (self.choose(len(full_batch.x)) or ClusterSampling(1, 1, "random")).sampler(
+            full_batch, seed, layers
         )
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
@@ -200,39 +208,49 @@ def chosen_sampling(sampling: Sampling | None, nodes: int) -> Sampling | None:
 
 
 class ClusterBatches(RandomBatches):
-    """Batches of `per_batch` random clusters: all their nodes, and all edges between these.
+    """Batches of random clusters: all their nodes, and all edges between these.
 
-    An epoch is a random permutation of the c clusters, cut into groups of q = `per_batch`; it
+    An epoch is a random permutation of the c clusters, cut into groups of q = `per_batch`. It
     follows from (seed, epoch), so that a batch follows from its step alone. A batch may hold no
-    training node. The graph is copied once and renumbered, so that a batch is made of contiguous
-    slices; the edges into a node keep their order, so that its row of Ā x has the same bits. A
-    folder of clusters is so already: its batches are read from files. `clusters` None means
-    `Batch.cluster_ptr`; with `alone`, edges between clusters are left out.
+    training node.
+
+    The graph is copied once and renumbered, so that a batch is made of contiguous slices. The edges
+    into a node keep their order, so that its row of Ā x has the same bits. A folder of clusters is
+    in this order already, and its batches are read from files.
+
+    Args:
+        full_batch: what training sees of the graph.
+        clusters: of its nodes. Defaults to `Batch.cluster_ptr`.
+        per_batch: q.
+        seed: of the run.
+        precompute: see `ClusterSampling`.
+        alone: leave out the edges between clusters.
     """
 
     def __init__(
         self,
-        whole: Batch,
+        full_batch: Batch,
         clusters: Clusters | None,
         per_batch: int,
         seed: int = 0,
         *,
-        independent: bool = False,
         precompute: bool = True,
         alone: bool = False,
     ) -> None:
         per_batch = check_count("clusters_per_batch", per_batch)
-        super().__init__(seed, independent=independent)
+        super().__init__(seed)
         self.has_given_size = True  # the user's own; else it was chosen for the graph
-        ptr = cast(Tensor, whole.cluster_ptr)
+        ptr = cast(Tensor, full_batch.cluster_ptr)
         if clusters is not None:
-            if (nodes := clusters.order.numel()) != len(whole.x):
-                raise InputError(f"the clusters are of {nodes} nodes, the graph has {len(whole.x)}")
-            whole = _renumbered(whole, clusters)
+            if (nodes := clusters.order.numel()) != len(full_batch.x):
+                raise InputError(
+                    f"the clusters are of {nodes} nodes, the graph has {len(full_batch.x)}"
+                )
+            full_batch = _renumbered(full_batch, clusters)
             ptr = clusters.ptr
-        edges = whole.adj.pattern
-        self._whole = whole
-        self._device = whole.device
+        edges = full_batch.adj.pattern
+        self._full_batch = full_batch
+        self._device = full_batch.device
         self._ptr = ptr.numpy()
         self._clusters = len(ptr) - 1
         self._per_batch = per_batch
@@ -242,19 +260,19 @@ class ClusterBatches(RandomBatches):
         self._col = edges.col.cpu().numpy()
         self._cluster_of = np.arange(self._clusters, dtype=np.int32).repeat(np.diff(self._ptr))
         self._on_gpu: _EdgesOnGPU | None = None
-        if whole.x.device.type == "cuda":
+        if full_batch.x.device.type == "cuda":
             self._on_gpu = _EdgesOnGPU.of(
-                self._rowptr, self._col, self._ptr, self._cluster_of, whole.x.device
+                self._rowptr, self._col, self._ptr, self._cluster_of, full_batch.x.device
             )
             self._col = self._col[:0]  # it is on the GPU
             self._edge_data = {
-                name: value.to(self._device) for name, value in whole.edge_data.items()
+                name: value.to(self._device) for name, value in full_batch.edge_data.items()
             }
             first_epoch = self._drawn(0, -(-self._clusters // per_batch))
             self.largest_batch = self._on_gpu.largest(first_epoch, alone=alone)
-        # counting nodes on a GPU would wait for it
-        self._train = torch.zeros(len(whole.x), dtype=torch.bool)
-        self._train[whole.loss_nodes.cpu()] = True
+        # Counting nodes on a GPU would wait for it.
+        self._train = torch.zeros(len(full_batch.x), dtype=torch.bool)
+        self._train[full_batch.loss_nodes.cpu()] = True
         self._aggregated: dict[Operator, Tensor] = {}
         self.steps_per_epoch = -(-self._clusters // per_batch)
 
@@ -278,25 +296,26 @@ class ClusterBatches(RandomBatches):
     def make(self, group: Array) -> Batch:
         """Return the subgraph of the clusters ``group``, ascending; nodes keep their order."""
         ranges = list(zip(self._ptr[group].tolist(), self._ptr[group + 1].tolist(), strict=True))
-        if self._whole.is_stored:
-            for array in (self._whole.x, *self._aggregated.values()):
+        if self._full_batch.is_stored:
+            for array in (self._full_batch.x, *self._aggregated.values()):
                 read_ahead(array, ranges)
         pattern, data = self._induced(group, ranges)
         return Batch(
             self._own_features(ranges),
             pattern.to(self._device),
-            joined(self._whole.y, ranges),
+            joined(self._full_batch.y, ranges),
             to_device(joined(self._train, ranges).nonzero().squeeze(1), self._device),
             self._products(ranges) if self._precompute else None,
-            self._whole.is_sparse,
+            self._full_batch.is_sparse,
             edge_data={name: to_device(value, self._device) for name, value in data.items()},
         )
 
     def _own_features(self, ranges: Ranges) -> Tensor:
-        """Return the features of some ranges of nodes: [n, F], a CSR tensor where they are
-        sparse.
+        """Return the features of some ranges of nodes: [n, F].
+
+        They are a CSR tensor where they are sparse.
         """
-        x = self._whole.x
+        x = self._full_batch.x
         if x.layout is torch.strided:
             return self._features(x, ranges)
         nodes = torch.cat([torch.arange(start, stop) for start, stop in ranges])
@@ -306,8 +325,9 @@ class ClusterBatches(RandomBatches):
         return to_device(joined(x, ranges), self._device)
 
     def _products(self, ranges: Ranges) -> Callable[[Operator], Tensor]:
-        """Return a function that gives the ranges' rows of Ā x of the whole graph; its first call
-        computes them all.
+        """Return a function that gives the ranges' rows of the whole graph's Ā x.
+
+        Its first call computes all of Ā x.
         """
         ready = {
             operator: self._features(product, ranges)
@@ -326,18 +346,19 @@ class ClusterBatches(RandomBatches):
         return product
 
     def _product(self, operator: Operator) -> Tensor:
-        """Return Ā x. In memory, nothing holds the whole graph's operators afterwards: they take
-        much memory.
+        """Return Ā x of the whole graph.
+
+        In memory, nothing holds the graph's operators afterwards: they take much memory.
         """
-        whole = self._whole
-        if whole.product is not None:
-            return whole.product(operator)
-        edges = whole.adj.pattern.for_products().to(self._device)
-        weight = whole.edge_data.get("edge_weight")
+        full_batch = self._full_batch
+        if full_batch.product is not None:
+            return full_batch.product(operator)
+        edges = full_batch.adj.pattern.for_products().to(self._device)
+        weight = full_batch.edge_data.get("edge_weight")
         adj = Adjacency.from_csr(
-            edges, whole.dtype, None if weight is None else weight.to(self._device)
+            edges, full_batch.dtype, None if weight is None else weight.to(self._device)
         )
-        return adj.aggregate(operator, whole.x)
+        return adj.aggregate(operator, full_batch.x)
 
     def _induced(self, group: Array, ranges: Ranges) -> tuple[CSR, dict[str, Tensor]]:
         """Return the edges between the nodes of some clusters, renumbered, and their data."""
@@ -349,17 +370,17 @@ class ClusterBatches(RandomBatches):
                 name: joined(value, cuts).index_select(0, places) for name, value in data
             }
         cuts = [(int(self._rowptr[start]), int(self._rowptr[stop])) for start, stop in ranges]
-        if self._whole.is_stored:
-            read_ahead(self._whole.adj.pattern.col, cuts)
+        if self._full_batch.is_stored:
+            read_ahead(self._full_batch.adj.pattern.col, cuts)
         source = np.concatenate([self._col[begin:end] for begin, end in cuts])
-        if self._whole.is_stored:
+        if self._full_batch.is_stored:
             check_sources(torch.from_numpy(source), len(self._cluster_of))
         degrees = [np.diff(self._rowptr[start : stop + 1]) for start, stop in ranges]
-        # of each node's edges in `source`
+        # The ends of each node's edges in `source`.
         ends = np.concatenate([np.zeros(1, np.int64), *degrees]).cumsum()
         # A cluster moves as a whole from its place in the graph to its place in the batch.
         sizes = self._ptr[group + 1] - self._ptr[group]
-        # below 0: not in the batch
+        # Nodes of other clusters get numbers below 0.
         move = np.full(self._clusters, -len(self._cluster_of), source.dtype)
         move[group] = sizes.cumsum() - sizes - self._ptr[group]
         local = source + move[self._cluster_of[source]]
@@ -376,17 +397,17 @@ class ClusterBatches(RandomBatches):
         dtype = index_dtype(nodes, len(col))
         pattern = CSR(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype))
         return pattern, {
-            name: joined(value, cuts)[inside] for name, value in self._whole.edge_data.items()
+            name: joined(value, cuts)[inside] for name, value in self._full_batch.edge_data.items()
         }
 
 
 @dataclass(frozen=True)
 class _EdgesOnGPU:
-    """Edges on a GPU, in the order of their clusters; batches of them are made there, without
-    waiting for the GPU.
+    """Edges on a GPU, in the order of their clusters.
 
-    What a mask selects has a size that only the GPU knows. Here the host knows it beforehand: it
-    has the number of edges between any two clusters.
+    Batches of them are made there, without waiting for the GPU. What a mask selects has a size that
+    only the GPU knows. Here the host knows it beforehand: it has the number of edges between any
+    two clusters.
     """
 
     rowptr: Tensor  # [N + 1], on the GPU
@@ -394,7 +415,7 @@ class _EdgesOnGPU:
     cluster_of: Tensor  # [N], on the GPU
     first_nodes: Array  # [c + 1], where every cluster begins
     first_edges: Array  # [c + 1], where the edges into its nodes begin
-    # [c, c], edges from the cluster of the column into that of the row
+    # [c, c], how many edges go from the cluster of the column into that of the row.
     edges_between: "sp.csr_matrix | Array"
     loops: Array  # [c], edges from a node to itself
 
@@ -407,7 +428,7 @@ class _EdgesOnGPU:
         first_edges = rowptr[ptr].astype(np.int64)
         sources = cluster_of[col]
         between: sp.csr_matrix | Array
-        if clusters <= _DENSE:
+        if clusters <= _MOST_IN_DENSE:
             pairs = sources + clusters * np.arange(clusters).repeat(np.diff(first_edges))
             between = np.bincount(pairs, minlength=clusters**2).reshape(clusters, clusters)
         else:
@@ -434,8 +455,9 @@ class _EdgesOnGPU:
         )
 
     def induced(self, group: Array, *, alone: bool) -> tuple[CSR, Tensor]:
-        """Return the edges between the nodes of some clusters, and their places among all edges
-        into these nodes.
+        """Return the edges between the nodes of some clusters.
+
+        Also returns their places among all edges into these nodes.
 
         Args:
             group: the clusters, ascending.
@@ -447,14 +469,14 @@ class _EdgesOnGPU:
         nodes = int(node_counts.sum())
         edges = int(edge_counts.sum())
         inside_count = self._count(group, alone=alone)
-        # below 0: not in the batch
+        # Nodes of other clusters get numbers below 0.
         node_shift = np.full(len(self.first_nodes) - 1, -len(self.cluster_of), np.int64)
         node_shift[group] = node_counts.cumsum() - node_counts - self.first_nodes[group]
         edge_shift = edge_counts.cumsum() - edge_counts - self.first_edges[group]
         # One copy for all numbers.
         numbers = np.concatenate([node_shift, edge_shift, node_counts, edge_counts, group])
         sizes = [len(node_shift), *[len(group)] * 4]
-        shift, of_edges, per_cluster, edges_of, own = to_device(
+        shift, of_edges, per_cluster, edges_of, cluster_numbers = to_device(
             torch.from_numpy(numbers), device
         ).split(sizes)
 
@@ -464,8 +486,8 @@ class _EdgesOnGPU:
         local = shift.index_select(0, cluster).add_(source)
         inside = local >= 0
         if alone:
-            inside &= cluster == own.repeat_interleave(edges_of, output_size=edges)
-        # edges of the batch before each edge
+            inside &= cluster == cluster_numbers.repeat_interleave(edges_of, output_size=edges)
+        # How many edges of the batch come before each edge.
         before = torch.nn.functional.pad(inside.cumsum(0), (1, 0))
         # The edges that are not in the batch share one place, at the end.
         new_places = torch.where(inside, before[:-1], inside_count)
@@ -493,15 +515,15 @@ class _EdgesOnGPU:
     def largest(self, groups: Iterable[Array], *, alone: bool) -> tuple[int, int] | None:
         """Return the most nodes of a batch, and about the most edges, for batches like these.
 
-        None: there are edges from a node to itself. Some layers replace them, and how many a batch
-        has varies.
+        Returns None if there are edges from a node to itself. Some layers replace them, and how
+        many a batch has varies.
         """
         if self.loops.any():
             return None
         batches = list(groups)
         sizes = np.sort(np.diff(self.first_nodes))[::-1]
         edges = max(self._count(np.sort(group), alone=alone) for group in batches)
-        return int(sizes[: max(map(len, batches))].sum()), int(_ROOM * edges)
+        return int(sizes[: max(map(len, batches))].sum()), int(_EDGE_MARGIN * edges)
 
     def _node_ranges(self, group: Array) -> Ranges:
         return list(
@@ -509,15 +531,17 @@ class _EdgesOnGPU:
         )
 
 
-def _renumbered(whole: Batch, clusters: Clusters) -> Batch:
+def _renumbered(full_batch: Batch, clusters: Clusters) -> Batch:
     """Return a copy of a graph with its nodes in the order of its clusters."""
-    pattern = whole.csr
+    pattern = full_batch.csr
     numbers = clusters.order.numpy()
-    order = clusters.order.to(whole.x.device)
+    order = clusters.order.to(full_batch.x.device)
     train = torch.zeros(len(numbers), dtype=torch.bool, device=order.device)
-    train[whole.loss_nodes] = True
+    train[full_batch.loss_nodes] = True
     entries = (
-        np.arange(pattern.num_edges) if whole.edge_data else np.ones(pattern.num_edges, np.int8)
+        np.arange(pattern.num_edges)
+        if full_batch.edge_data
+        else np.ones(pattern.num_edges, np.int8)
     )
     rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[
         numbers
@@ -526,13 +550,17 @@ def _renumbered(whole: Batch, clusters: Clusters) -> Batch:
     place_of_node[numbers] = np.arange(len(numbers))
     edges = CSR(torch.from_numpy(rows.indptr), torch.from_numpy(place_of_node[rows.indices]))
     data = {
-        name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()
+        name: value.cpu()[torch.from_numpy(rows.data)]
+        for name, value in full_batch.edge_data.items()
     }
     # Sparse rows are gathered once here, and not searched for in every dense batch.
-    x = rows_of(whole.features.csr if isinstance(whole.features, SparseMatrix) else whole.x, order)
-    y = whole.y.index_select(0, order)
+    x = rows_of(
+        full_batch.features.csr if isinstance(full_batch.features, SparseMatrix) else full_batch.x,
+        order,
+    )
+    y = full_batch.y.index_select(0, order)
     nodes = train.index_select(0, order).cpu().nonzero().squeeze(1)
-    return Batch(x, edges, y, nodes, sparse=whole.is_sparse, edge_data=data)
+    return Batch(x, edges, y, nodes, sparse=full_batch.is_sparse, edge_data=data)
 
 
 def joined(values: Tensor, ranges: Ranges) -> Tensor:

@@ -1,5 +1,6 @@
-"""LADIES (Zou et al., 2019) and FastGCN (Chen et al., 2018): they draw the nodes of a layer by
-importance.
+"""LADIES (Zou et al., 2019) and FastGCN (Chen et al., 2018).
+
+They draw the nodes of a layer by importance.
 """
 
 import math
@@ -21,8 +22,9 @@ from gistgnn.utils.tensors import Array
 
 @dataclass(frozen=True)
 class ImportanceSampling(LayeredSampling):
-    """The settings that `LadiesSampling` and `FastGCNSampling` have in common; a subclass draws the
-    nodes.
+    """The settings that `LadiesSampling` and `FastGCNSampling` have in common.
+
+    A subclass draws the nodes.
     """
 
     per_layer = "nodes_per_layer"
@@ -40,8 +42,9 @@ class ImportanceSampling(LayeredSampling):
         count: int,
         rng: np.random.Generator,
     ) -> tuple[Array, Array]:
-        """Return distinct nodes and the weights of their columns; ``rows`` are `Structure.values`
-        of ``outputs``.
+        """Return distinct nodes and the weights of their columns.
+
+        ``rows`` are `Structure.values` of ``outputs``.
         """
 
     def draw_layers(
@@ -51,8 +54,9 @@ class ImportanceSampling(LayeredSampling):
         numbers: tuple[int, ...],
         rng: np.random.Generator,
     ) -> Layers:
-        """Draw the nodes of every layer, and keep all edges from them; see
-        `LayeredSampling.draw_layers`.
+        """Draw the nodes of every layer, and keep all edges from them.
+
+        See `LayeredSampling.draw_layers`.
         """
         layers: list[SampledAdjacency] = []
         all_degrees = structure.normalised if self.row_normalise else structure.degrees
@@ -76,8 +80,9 @@ class ImportanceSampling(LayeredSampling):
         return outputs, layers, {}
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Count s more nodes for each layer, and the edges whose sources are drawn (see
-        `candidates`).
+        """Count s more nodes for each layer, and the edges whose sources are drawn.
+
+        See `candidates`.
         """
         nodes = [float(min(self.batch_size, graph.train))]
         edges = []
@@ -89,8 +94,9 @@ class ImportanceSampling(LayeredSampling):
 
     @staticmethod
     def candidates(graph: GraphSizes, linked: float) -> float:
-        """Return from how many nodes a layer with ``linked`` edges draws, if all were equally
-        likely.
+        """Return from how many nodes a layer with ``linked`` edges draws.
+
+        It is the number for which all would be equally likely.
         """
         return graph.nodes
 

@@ -1,5 +1,6 @@
-"""Batches whose nodes are sampled layer by layer, from the output nodes down; uniform neighbour
-sampling.
+"""Batches whose nodes are sampled layer by layer, from the output nodes down.
+
+Uniform neighbour sampling is here.
 """
 
 import math
@@ -24,17 +25,18 @@ from gistgnn.utils.checks import AtLeastOne, as_integer, check_count, check_kind
 from gistgnn.utils.tensors import Array, to_device
 
 Layers = tuple[Array, list[SampledAdjacency], dict[str, Tensor]]
-ALL = -1  # neighbours
+ALL = -1  # the number that stands for all neighbours of a node
 
 
 class LayeredSampling(Sampling):
-    """Settings of a sampler that draws the edges of every layer: `per_layer` names one number, or
-    one a layer.
+    """Settings of a sampler that draws the edges of every layer.
+
+    `per_layer` names the setting that has one number, or one for each layer.
     """
 
     per_layer: ClassVar[str]
-    # a value of that setting below 1, which means all there are; so do large ones
-    also: ClassVar[int | None] = None
+    # A value of that setting, below 1, that means all neighbours; large numbers mean so as well.
+    unlimited: ClassVar[int | None] = None
     refuses: ClassVar[str | None] = None  # see `SampledAdjacency`
 
     batch_size: int  # a field of the subclasses
@@ -45,7 +47,7 @@ class LayeredSampling(Sampling):
         if (number := as_integer(value)) is not None:
             set_field(self, self.per_layer, self._checked(number))
             return
-        # result.json has a list
+        # A list is what result.json has.
         check_kind(self.per_layer, value, (list, tuple), "an integer, or one for each layer")
         if not value:
             raise InputError(f"{self.per_layer} is (), expected at least one number")
@@ -53,13 +55,14 @@ class LayeredSampling(Sampling):
 
     def _checked(self, number: Any) -> int:
         """Return a number of a layer as Python's; raise InputError if it is none."""
-        if self.also is not None and as_integer(number) == self.also:
+        if self.unlimited is not None and as_integer(number) == self.unlimited:
             return number
         return check_count(self.per_layer, number)
 
     def numbers(self, layers: int | None) -> tuple[int, ...]:
-        """Return the setting's number for each layer of a model; None: how many it has is not
-        known.
+        """Return the setting's number for each layer of a model.
+
+        ``layers`` is None where the model does not say how many it has.
         """
         name = self.per_layer
         value = getattr(self, self.per_layer)
@@ -76,8 +79,8 @@ class LayeredSampling(Sampling):
             raise InputError(f"{differ}: give one for all, or {layers}")
         return value
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "LayeredBatches":
-        return LayeredBatches(Structure(whole), self, self.numbers(layers), seed)
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> "LayeredBatches":
+        return LayeredBatches(Structure(full_batch), self, self.numbers(layers), seed)
 
     @abstractmethod
     def draw_layers(
@@ -87,16 +90,17 @@ class LayeredSampling(Sampling):
         numbers: tuple[int, ...],
         rng: np.random.Generator,
     ) -> Layers:
-        """Return the first layer's input nodes, every layer's edges, and edge data where layers
-        share their edges.
+        """Return the first layer's input nodes, and every layer's edges.
+
+        Also returns edge data, where layers share their edges.
         """
 
 
-# An epoch is a random permutation of the training nodes, cut into groups: the last layer's output
-# nodes.
 class LayeredBatches(RandomBatches):
-    """Batches in which every layer has its own edges; its output nodes are the first of its input
-    nodes.
+    """Batches in which every layer has its own edges.
+
+    A layer's output nodes are the first of its input nodes. An epoch is a random permutation of the
+    training nodes, cut into groups. A group are the output nodes of the last layer.
     """
 
     def __init__(
@@ -144,13 +148,13 @@ class NeighborSampling(LayeredSampling):
 
     Args:
         fanouts: k, the same for every layer of the model; or one number for each hop, the output
-            nodes' first; -1: all neighbours.
+            nodes' first. -1 takes all neighbours.
         batch_size: output nodes of a batch, on which the loss is.
     """
 
     name = "neighbor"
     per_layer = "fanouts"
-    also = ALL
+    unlimited = ALL
 
     fanouts: int | tuple[int, ...] = 10
     batch_size: AtLeastOne = 512
@@ -183,7 +187,7 @@ class NeighborSampling(LayeredSampling):
         chosen = []
         sources = []
         for fanout in numbers:
-            # a node's neighbours are drawn once
+            # The neighbours of a node are drawn once.
             frontier = nodes[reached[-2] if len(reached) > 1 else 0 :]
             entries, counts = draw_edges(structure, frontier, fanout, rng)
             drawn = structure.edges.indices[entries]
@@ -204,17 +208,18 @@ def _cut(
     structure: Structure,
     nodes: Array,
     reached: list[int],
-    kept: Array,
+    drawn_edges: Array,
     sources: Array,
     data: dict[str, Tensor],
 ) -> list[SampledAdjacency]:
-    """Return every layer's edges: all edges into its output nodes, which are the first nodes of the
-    batch.
+    """Return every layer's edges: all edges into its output nodes.
+
+    Output nodes are the first nodes of the batch.
     """
-    where = torch.from_numpy(nodes)
-    counts_of_nodes = torch.from_numpy(kept)
-    degrees = structure.degrees.of(where)
-    counts = structure.counts[where[: len(counts_of_nodes)]]
+    batch_nodes = torch.from_numpy(nodes)
+    counts_of_nodes = torch.from_numpy(drawn_edges)
+    degrees = structure.degrees.of(batch_nodes)
+    counts = structure.counts[batch_nodes[: len(counts_of_nodes)]]
     weight = (counts.to(degrees.plain.dtype) / counts_of_nodes).repeat_interleave(counts_of_nodes)
     if "edge_weight" in data:
         weight *= data["edge_weight"].to(weight)
@@ -239,14 +244,15 @@ def _cut(
 def draw_edges(
     structure: Structure, nodes: Array, fanout: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Draw ``fanout`` edges into each node without replacement, or all; return their entries, and
-    how many: [n].
+    """Draw ``fanout`` edges into each node without replacement, or all of them.
+
+    Returns their entries, and how many each node has: [n].
     """
     starts = structure.edges.indptr[nodes].astype(np.int64)
     degree = structure.edges.indptr[nodes + 1].astype(np.int64) - starts
     counts = degree if fanout == ALL else np.minimum(degree, fanout)
     before = counts.cumsum() - counts
-    # the first ones of every node
+    # At first these are the first edges of every node.
     entries = (starts - before).repeat(counts) + np.arange(counts.sum())
     if (many := np.flatnonzero(degree > counts)).size:
         chosen = _distinct(degree[many], fanout, rng)
@@ -255,8 +261,9 @@ def draw_edges(
 
 
 def _distinct(sizes: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw ``count`` distinct numbers in 0..n-1 for each size n, by Floyd's algorithm for all at
-    once: [., count].
+    """Draw ``count`` distinct numbers in 0..n-1 for each size n: [sizes, count].
+
+    Floyd's algorithm does so for all sizes at once.
     """
     chosen = np.empty((len(sizes), count), np.int64)
     for t in range(count):

@@ -131,7 +131,7 @@ class FromLoader(Sampling):
             facts["num_neighbors"] = str(getattr(neighbors, "values", neighbors))
         return facts
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "LoaderBatches":
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> "LoaderBatches":
         """Refuse: a loop of the user's own iterates over the loader."""
         raise InputError("a loader belongs to GIST.fit: in a loop of your own, iterate over it")
 
@@ -155,7 +155,7 @@ class LoaderBatches(RandomBatches):
         self._loader = settings.loader
         self._reader = reader
         self._draws: dict[tuple[int, ...], Draws] = {}  # by the stream: one for every worker
-        # what was drawn in this round, by step; None: each step is drawn when it is asked for
+        # What was drawn in this round, by step. Without it each step is drawn when it is asked for.
         self._of_round: dict[int, Any] | None = None
         self.steps_per_epoch = settings.steps_per_epoch
         if self._independent:

@@ -1,5 +1,6 @@
-"""The samplers by name. Importing this module does not import torch; a new sampler is a file and a
-line here.
+"""The samplers by name; a new sampler is a file and a line here.
+
+Importing this module does not import torch.
 """
 
 from collections.abc import Iterable
@@ -42,8 +43,9 @@ SAMPLERS: "Registry[type[Sampling]]" = Registry(
 
 
 def named_sampling(sampling: "Sampling | str | Iterable[Any] | None") -> "Sampling | None":
-    """Return the settings of a sampler, given by its name, as settings, or as a loader of
-    batches.
+    """Return the settings of a sampler.
+
+    It is given by its name, as settings, or as a loader of batches.
     """
     if isinstance(sampling, str) and (sampling == FULL or sampling in SAMPLERS):
         return None if sampling == FULL else SAMPLERS[sampling]()

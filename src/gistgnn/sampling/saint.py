@@ -1,5 +1,6 @@
-"""GraphSAINT (Zeng et al., 2020): batches are subgraphs; weights of edges and losses keep sums
-unbiased.
+"""GraphSAINT (Zeng et al., 2020), whose batches are subgraphs.
+
+Weights of edges and losses keep sums unbiased.
 """
 
 import math
@@ -27,8 +28,9 @@ _CHUNK = 2**20  # walks that are counted at once
 def _walks(
     edges: sp.csr_matrix, roots: int | Array, length: int, rng: np.random.Generator
 ) -> list[Array]:
-    """Return where walks are after 0, ..., length steps to random in-neighbours; ``roots``: [n], or
-    how many.
+    """Return where walks are after 0, ..., length steps to random in-neighbours.
+
+    ``roots`` are the nodes where they begin, [n], or how many walks begin at random nodes.
     """
     walks = [rng.integers(edges.shape[0], size=roots) if isinstance(roots, int) else roots]
     for _ in range(length if edges.nnz else 0):
@@ -43,8 +45,9 @@ def _walks(
 def _counted(
     edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Return the shares of walks that touch each node, [N] float64, and both ends of each edge, [E]
-    float32.
+    """Return the shares of walks that touch each node and both ends of each edge.
+
+    They are [N] float64 and [E] float32.
     """
     nodes = edges.shape[0]
     visits = np.zeros(nodes, np.int64)
@@ -75,13 +78,15 @@ def _counted(
     return visits / len(roots), together / len(roots)
 
 
-# A batch holds node v with probability p_v = 1 - (1 - a_v)^r, and both ends of an edge with
-# probability p_uv = p_u + p_v - 1 + (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v / p_uv:
-# the sum over v's neighbours is unbiased wherever v is sampled. A training node's loss has weight 1
-# / (p_v · training nodes), so that the sum of these losses is an unbiased estimate of the mean loss
-# over the whole graph.
 class SaintBatches(RandomBatches):
-    """Subgraphs that are induced by the nodes of r = `batch_size` independent draws."""
+    """Subgraphs that are induced by the nodes of r = `batch_size` independent draws.
+
+    A batch holds node v with probability p_v = 1 - (1 - a_v)^r, and both ends of an edge with
+    probability p_uv = p_u + p_v - 1 + (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v /
+    p_uv: the sum over v's neighbours is unbiased wherever v is sampled. A training node's loss has
+    weight 1 / (p_v · training nodes), so that the sum of these losses is an unbiased estimate of
+    the mean loss over the whole graph.
+    """
 
     def __init__(self, structure: Structure, settings: "SaintSampling", seed: int = 0) -> None:
         super().__init__(seed, independent=settings.batches == "independent")
@@ -96,8 +101,9 @@ class SaintBatches(RandomBatches):
         self.steps_per_epoch = max(1, round(len(structure.train) / expected))
 
     def _in_any_draw(self, probability: Array) -> Array:
-        """Return the probability of an event in any of the r draws, from its probability in one
-        draw.
+        """Return the probability of an event in any of the r draws.
+
+        ``probability`` is that of the event in one draw.
         """
         with np.errstate(divide="ignore"):  # one draw may be certain to do it
             return -np.expm1(self._settings.batch_size * np.log1p(-np.minimum(probability, 1)))
@@ -118,28 +124,29 @@ class SaintBatches(RandomBatches):
             chosen[np.searchsorted(self._cumulated, draws, side="right")] = True
         nodes = np.flatnonzero(chosen)
         part = _within(self.edges, nodes)
-        where = torch.from_numpy(nodes)
+        node_numbers = torch.from_numpy(nodes)
         weights = torch.from_numpy(self.weights(part, nodes))
         data = (
             structure.data_of(_within(structure.entries, nodes).data) if structure.edge_data else {}
         )
         if "edge_weight" in data:
             weights = weights * data["edge_weight"].to(weights)
-        adj = SampledAdjacency(pattern_of(part), structure.degrees.of(where), weights)
+        adj = SampledAdjacency(pattern_of(part), structure.degrees.of(node_numbers), weights)
         trains = self._trains[nodes]
         weight = torch.from_numpy(1 / (self.sampled[nodes[trains]] * len(structure.train))).to(
             adj.dtype
         )
         return Batch(
-            structure.features(where), adj.to(y.device),
-            y.index_select(0, to_device(where, y.device)),
+            structure.features(node_numbers), adj.to(y.device),
+            y.index_select(0, to_device(node_numbers, y.device)),
             to_device(torch.from_numpy(np.flatnonzero(trains)), y.device),
             sparse=structure.sparse, loss_weights=to_device(weight, y.device), edge_data=data,
         )  # fmt: skip
 
     def weights(self, part: sp.csr_matrix, nodes: Array) -> Array:
-        """Return p_v / p_uv of every edge among some nodes: [nnz] float32, in the order of
-        ``part``.
+        """Return p_v / p_uv of every edge among some nodes: [nnz] float32.
+
+        They are in the order of ``part``.
         """
         rows = np.arange(len(nodes)).repeat(np.diff(part.indptr))
         sampled = self.sampled[nodes]
@@ -164,33 +171,36 @@ def _within(matrix: sp.csr_matrix, nodes: Array) -> sp.csr_matrix:
 
 @dataclass(frozen=True)
 class SaintSampling(Sampling):
-    """What the three kinds have in common: a draw is a random node, or a walk from one along the
-    edges.
+    """What GraphSAINT's three samplers have in common.
+
+    A draw is a random node, or a walk from one along the edges.
     """
 
     batch_size: AtLeastOne = 6000
 
     @property
     def length(self) -> int:
-        """Steps of a walk; 0: a draw is one node."""
+        """Steps of a walk; without steps a draw is one node."""
         return 0
 
     @abstractmethod
     def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
-        """Return a_v, the probability that one draw touches node v: [N] float64, and the edges: [N,
-        N].
+        """Return a_v, the probability that one draw touches node v, and the edges.
+
+        They are [N] float64 and [N, N].
         """
 
     def together(
         self, part: sp.csr_matrix, rows: Array, degrees: Array, nodes: int
     ) -> Array | float:
-        """Return a_uv, the probability that a draw touches both ends of an edge of ``part``: [nnz],
-        or one for all.
+        """Return a_uv, the probability that a draw touches both ends of an edge of ``part``.
+
+        It is [nnz], or one number for all edges.
         """
         return 0.0
 
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> SaintBatches:
-        structure = Structure(whole)
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> SaintBatches:
+        structure = Structure(full_batch)
         if structure.edge_data:
             distinct = structure.edges.copy()
             distinct.sum_duplicates()
@@ -203,8 +213,9 @@ class SaintSampling(Sampling):
         return SaintBatches(structure, self, seed)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Count the subgraph of as many random nodes as the draws touch; some of them are reached
-        along an edge.
+        """Count the subgraph of as many random nodes as the draws touch.
+
+        Some of these nodes are reached along an edge.
         """
         followed = self.length * self.batch_size
         share = -math.expm1(-(self.batch_size + followed) / graph.nodes)
@@ -214,10 +225,10 @@ class SaintSampling(Sampling):
 
 @dataclass(frozen=True)
 class SaintNodeSampling(SaintSampling):
-    """GraphSAINT's node sampler: node u has probability P(u) ∝ Σ_v Ã_vu², where Ã = D̃^-1 (A + I)
-    (section 3.3).
+    """GraphSAINT's node sampler (section 3.3).
 
-    GraphSAINT uses D^-1 A, which never draws a node without outgoing edges. See `SaintBatches`.
+    Node u has probability P(u) ∝ Σ_v Ã_vu², where Ã = D̃^-1 (A + I). GraphSAINT uses D^-1 A, which
+    never draws a node without outgoing edges. See `SaintBatches`.
 
     Args:
         batch_size: draws for a batch; some nodes are drawn more than once.
@@ -226,7 +237,7 @@ class SaintNodeSampling(SaintSampling):
     name = "saint-node"
 
     def probabilities(self, structure: Structure, seed: int) -> tuple[Array, sp.csr_matrix]:
-        # in-degrees in A + I; edge weights do not count
+        # These are in-degrees in A + I; edge weights do not count.
         looped = structure.counts.numpy() + structure.missing_loops
         inverse = (1 / looped).astype(np.float64) ** 2
         squares = structure.edges.T @ inverse + structure.missing_loops * inverse
@@ -235,10 +246,10 @@ class SaintNodeSampling(SaintSampling):
 
 @dataclass(frozen=True)
 class SaintEdgeSampling(SaintSampling):
-    """GraphSAINT's edge sampler: both ends of an edge, with probability ∝ 1/deg(u) + 1/deg(v)
-    (section 3.3).
+    """GraphSAINT's edge sampler (section 3.3).
 
-    That is a walk of one step. A node without in-neighbours comes alone. See `SaintBatches`.
+    It draws both ends of an edge, with probability ∝ 1/deg(u) + 1/deg(v). That is a walk of one
+    step. A node without in-neighbours comes alone. See `SaintBatches`.
 
     Args:
         batch_size: edges drawn for a batch; their ends are its nodes.
@@ -267,8 +278,9 @@ class SaintEdgeSampling(SaintSampling):
 
 
 def _chance(degrees: Array, nodes: int) -> Array:
-    """Return the chance 1 / (N deg) of each edge into some nodes, whose ``degrees`` are int64: [n]
-    float64.
+    """Return the chance 1 / (N deg) of each edge into some nodes: [n] float64.
+
+    Their ``degrees`` are int64.
     """
     return 1 / (nodes * np.maximum(degrees, 1))
 

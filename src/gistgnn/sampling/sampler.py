@@ -21,14 +21,15 @@ from gistgnn.utils.tensors import Array
 class Expected:
     """About how large a batch is, before there is a graph."""
 
-    # where every layer has its own edges: each layer's input nodes, then the output nodes
+    # One number; or, where every layer has its own edges, each layer's input nodes, then the output
+    # nodes.
     nodes: tuple[int, ...]
-    edges: tuple[int, ...]  # of every layer; one number where all layers have the same
+    edges: tuple[int, ...]  # of every layer, or one number where all layers have the same
     loss_nodes: int  # training nodes
     steps: int  # of an epoch
-    # edges are sampled and have weights; else the batch has all edges between its nodes
+    # Edges are sampled and have weights. Otherwise the batch has all edges between its nodes.
     sampled: bool = False
-    # the first layer's sums over neighbours are computed once, for the whole graph
+    # The first layer's sums over neighbours are computed once, for the whole graph.
     precomputed: bool = False
 
     @classmethod
@@ -48,8 +49,9 @@ class Expected:
 
     @classmethod
     def layered(cls, graph: GraphSizes, nodes: list[float], edges: list[float]) -> "Expected":
-        """Return the size of layers, from the output nodes down: the nodes that each reaches, the
-        edges of each.
+        """Return the size of a batch by layers, from the output nodes down.
+
+        ``nodes`` are the nodes that each layer reaches, ``edges`` those of each layer.
         """
         counts = [min(round(count), graph.nodes) for count in nodes]
         numbers = tuple(max(1, min(round(count), graph.edges)) for count in reversed(edges))
@@ -68,15 +70,15 @@ class Sampler(ABC):
 
     steps_per_epoch: int  # in which every training node is seen about once
     facts: BatchFacts | None = None  # what was chosen for the graph, as result.json holds it
-    # about the most nodes and edges of a batch on a GPU; None: not known
+    # About the most nodes and edges of a batch on a GPU, if they are known.
     largest_batch: tuple[int, int] | None = None
 
     @abstractmethod
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        """Yield the batches of the steps first_step, ..., first_step + steps - 1; each follows from
-        its step alone.
+        """Yield the batches of the steps first_step, ..., first_step + steps - 1.
 
-        Close the generator if you leave it early: it may have a thread at work.
+        Each follows from its step alone. Close the generator if you leave it early: it may have a
+        thread at work.
         """
 
     @abstractmethod
@@ -84,12 +86,13 @@ class Sampler(ABC):
         """Return the same sampler with the input features ``columns`` alone (d_0 partitioned)."""
 
     def for_sub_gcn(self, i: int) -> "Sampler":
-        """Return the sampler of sub-GCN i: this one, or one with other batches where they are
-        independent.
+        """Return the sampler of sub-GCN i.
+
+        It is this one, or one with other batches where they are independent.
         """
         return self
 
-    def apart(self) -> Self:
+    def with_independent_batches(self) -> Self:
         """Return the same sampler with independent batches, if its batches are random."""
         return self
 
@@ -101,17 +104,18 @@ class Sampler(ABC):
         return self
 
     def with_smaller_batches(self, times: int) -> "Sampler | None":
-        """Return the same sampler with batches of about 1 / `times` of the nodes, and as many more
-        steps in an epoch.
+        """Return the same sampler with batches of about 1 / `times` of the nodes.
 
-        None: the user has given the size of a batch, or it cannot be changed.
+        An epoch has as many more steps. Returns None if the user has given the size of a batch, or
+        if it cannot be changed.
         """
         return None
 
 
 class FullGraph(Sampler):
-    """Full-batch training (c = 1 in Algorithm 1): every step sees the whole graph, and an epoch is
-    one step.
+    """Full-batch training: every step sees the whole graph, and an epoch is one step.
+
+    It is c = 1 in Algorithm 1.
     """
 
     steps_per_epoch = 1
@@ -147,11 +151,11 @@ class Sampling(ABC):
         check_settings(self)
 
     @abstractmethod
-    def sampler(self, whole: Batch, seed: int, layers: int | None = None) -> "RandomBatches":
+    def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> "RandomBatches":
         """Return the sampler for a graph.
 
-        ``whole`` is what training sees of the graph, on the device where the models run. ``layers``
-        are the graph layers of the model, the output layer included; None: not known.
+        ``full_batch`` is what training sees of the graph, on the device where the models run.
+        ``layers`` are the graph layers of the model, the output layer included, if they are known.
         """
 
     def as_dict(self) -> dict[str, Any]:
@@ -159,22 +163,25 @@ class Sampling(ABC):
         return {"name": self.name, **asdict(self)}
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Return about how large batches will be: as large as the graph, unless a subclass knows
-        better.
+        """Return about how large batches will be.
+
+        They are as large as the graph, unless a subclass knows better.
         """
         return Expected.whole(graph)
 
 
 def expected_batch(sampling: Sampling | None, graph: GraphSizes, layers: int) -> Expected:
-    """Return how large a sampler's batches will be; without a sampler every step sees the whole
-    graph.
+    """Return about how large a sampler's batches will be.
+
+    Without a sampler every step sees the whole graph.
     """
     return Expected.whole(graph) if sampling is None else sampling.expected(graph, layers)
 
 
 class RandomBatches(Sampler):
-    """Random batches, made by a thread two batches ahead. A batch follows from (seed, step)
-    alone.
+    """Random batches, which a thread makes two batches ahead.
+
+    A batch follows from (seed, step) alone.
     """
 
     def __init__(self, seed: int, *, independent: bool = False) -> None:
@@ -196,10 +203,10 @@ class RandomBatches(Sampler):
     def for_sub_gcn(self, i: int) -> Self:
         if not self._independent:
             return self
-        # its batches stay its own, whoever takes them
+        # The copy gives these batches whatever sub-GCN asks it.
         return self._changed(_stream=(i,), _independent=False)
 
-    def apart(self) -> Self:
+    def with_independent_batches(self) -> Self:
         return self._changed(_independent=True)
 
     @abstractmethod
@@ -217,8 +224,9 @@ class RandomBatches(Sampler):
     def _shuffled(
         self, count: int, per_batch: int, first_step: int, steps: int
     ) -> Iterator[tuple[int, Array]]:
-        """Yield every step with its group of 0, ..., count - 1: an epoch is a random permutation,
-        cut into groups.
+        """Yield every step with its group of 0, ..., count - 1.
+
+        An epoch is a random permutation, cut into groups.
         """
         per_epoch = -(-count // per_batch)
         shuffled = -1

@@ -23,26 +23,27 @@ from gistgnn.utils.tensors import Array, to_device
 
 
 class Structure:
-    """A graph's edges on the host, and its features and labels on their device; it refuses negative
-    weights.
+    """A graph's edges on the host, and its features and labels on their device.
+
+    Negative weights are refused.
     """
 
-    def __init__(self, whole: Batch) -> None:
-        pattern = whole.csr
-        self.nodes = whole.x.shape[0]
-        # A: 1 at (target, source)
+    def __init__(self, full_batch: Batch) -> None:
+        pattern = full_batch.csr
+        self.nodes = full_batch.x.shape[0]
+        # A has a 1 at (target, source).
         self.edges = _matrix(pattern, torch.ones(pattern.num_edges, dtype=torch.int8))
-        self.values = self.edges  # with weights, these
-        # in the order of the entries
-        self.edge_data = {name: value.cpu() for name, value in whole.edge_data.items()}
+        self.values = self.edges  # or the edges' weights, if there are any
+        # Edge data are in the order of the entries.
+        self.edge_data = {name: value.cpu() for name, value in full_batch.edge_data.items()}
         counts = pattern.rowptr.diff()
         loops_in_a = pattern.row[self_loops(pattern)].long()
-        # of every node; parallel edges may be many
+        # A node may have many parallel self-loops.
         self.loops = torch.bincount(loops_in_a, minlength=self.nodes)
         looped = counts - self.loops + 1
-        self.degrees = Degrees(counts.to(whole.dtype), looped.to(whole.dtype))
+        self.degrees = Degrees(counts.to(full_batch.dtype), looped.to(full_batch.dtype))
         if "edge_weight" in self.edge_data:  # degrees are sums of weights
-            weight = self.edge_data["edge_weight"].to(whole.dtype)
+            weight = self.edge_data["edge_weight"].to(full_batch.dtype)
             check_weights(weight)
             self.values = _matrix(pattern, weight)
             sums = row_sums(pattern, weight)
@@ -52,11 +53,11 @@ class Structure:
             self.degrees = Degrees(
                 without_zeros(sums), without_zeros(from_others + loops), loops=loops
             )
-        self.y = whole.y
-        self.train = whole.loss_nodes.cpu().numpy()
-        self._device = whole.device
-        self.sparse = whole.is_sparse  # features are gathered as sparse matrices
-        self._features = whole.x if whole.is_stored else whole.features
+        self.y = full_batch.y
+        self.train = full_batch.loss_nodes.cpu().numpy()
+        self._device = full_batch.device
+        self.sparse = full_batch.is_sparse  # features are gathered as sparse matrices
+        self._features = full_batch.x if full_batch.is_stored else full_batch.features
 
     @cached_property
     def counts(self) -> Tensor:
@@ -77,8 +78,9 @@ class Structure:
         )
 
     def data_of(self, entries: Array) -> dict[str, Tensor]:
-        """Return the edge data of some entries of `edges`, by name, on the device of the
-        features.
+        """Return the edge data of some entries of `edges`, by name.
+
+        They are on the device of the features.
         """
         if not self.edge_data:
             return {}
@@ -94,17 +96,19 @@ class Structure:
         return self._weighted_squares(self.values, np.arange(self.nodes)) * self._inverse
 
     def squares_above_zero(self, rows: sp.csr_matrix, nodes: Array) -> tuple[Array, Array]:
-        """Return the nodes j whose Σ_i Ā_ij² over ``nodes`` i, with ``rows`` of `values`, is not 0,
-        and these sums.
+        """Return the nodes j whose Σ_i Ā_ij² over some ``nodes`` i is not 0, and these sums.
+
+        ``rows`` are those of `values` at these nodes.
         """
         sums = self._weighted_squares(rows, nodes)
-        # a mask: numpy finds the true entries several times faster than the others
+        # NumPy finds the true entries of a mask several times faster than non-zero numbers.
         nonzero = np.flatnonzero(sums > 0)
         return nonzero, sums[nonzero] * self._inverse[nonzero]
 
     def _weighted_squares(self, rows: sp.csr_matrix, nodes: Array) -> Array:
-        """Return Σ_i w_ij² / d̃_i of every node j: Ā_ij² = w_ij² / (d̃_i d̃_j), of the self-loops
-        too.
+        """Return Σ_i w_ij² / d̃_i of every node j, with the self-loops.
+
+        They lead to Ā_ij² = w_ij² / (d̃_i d̃_j).
         """
         weight = self._inverse[nodes]
         sums: Array = (rows if self.values is self.edges else rows.power(2)).T @ weight

@@ -111,16 +111,26 @@ class Checkpoints:
             sync(folder)
 
     def complete(
-        self, rounds: int, state: dict[str, Any], run: dict[str, dict[str, Any]], files: int,
+        self,
+        rounds: int,
+        state: dict[str, Any],
+        run: dict[str, dict[str, Any]],
+        files: int,
         theta: str | None = None,
         folders: Sequence[Path] = (),
-    ) -> None:  # fmt: skip
-        """Complete a checkpoint once all ranks have written their `files`.
+    ) -> None:
+        """Complete a checkpoint once all ranks have written their files.
 
         All checkpoints but the last two are removed.
+
+        Args:
+            rounds: after which it was written.
+            state: how far the run has come.
+            run: its fingerprint. Only a run with the same one can resume from the checkpoint.
+            files: how many files the ranks have written.
+            theta: the id of Θ's files, if Θ is on disk.
+            folders: of these files.
         """
-        # Only a run with the same fingerprint, `run`, can resume from it. `theta` and `folders` are
-        # the id and the folders of Θ's files, if Θ is on disk.
         checkpoint = self.place(rounds)
         names = sorted(path.name for path in checkpoint.glob("*.safetensors"))
         if len(names) != files:
@@ -153,13 +163,21 @@ class Checkpoints:
             self.folder.rmdir()
 
 
-# An InputError says that its folder is missing, damaged, or of another run than the one with the
-# fingerprint `run`, and names what differs. `share` says which files this process checks: its
-# number, and how many there are.
 class Checkpoint:
-    """A checkpoint opened for resuming: its tensors and their `shapes`.
+    """A checkpoint opened for resuming.
 
-    `theta` and `folders` are as in `Checkpoints.complete`.
+    Args:
+        folder: of the checkpoint.
+        run: the fingerprint of the run that resumes.
+        share: which files this process checks: its number, and how many processes there are.
+
+    Attributes:
+        shapes: of the whole tensors, by name.
+        theta: see `Checkpoints.complete`.
+        folders: see `Checkpoints.complete`.
+
+    Raises:
+        InputError: the folder is missing, damaged, or of another run. It names what differs.
     """
 
     def __init__(

@@ -37,14 +37,22 @@ class FolderInUseError(InputError):
     """Another process writes a folder."""
 
 
-# The lock is a file that names its holder: `.gistgnn.lock` in the folder, which is made; or,
-# `beside` a folder that is replaced, `.gistgnn-NAME.lock`. If another process holds it, a
-# FolderInUseError ends with the `advice`. `free()`, or the end of a `with` block, frees it, and
-# removes folders that were made for it and are still empty.
 class FolderLock:
     """A lock on a folder, which the system frees when this process ends.
 
-    A process may lock a folder several times.
+    The lock is a file that names its holder. A process may lock a folder several times. `free()`,
+    or the end of a `with` block, frees it, and removes folders that were made for it and are still
+    empty.
+
+    Args:
+        folder: is made if it is missing.
+        beside: the folder is replaced, so the lock is `.gistgnn-NAME.lock` beside it. Otherwise it
+            is `.gistgnn.lock` in the folder.
+        advice: ends the message if another process holds the lock.
+
+    Raises:
+        FolderInUseError: another process holds the lock.
+        InputError: the lock cannot be written.
     """
 
     def __init__(

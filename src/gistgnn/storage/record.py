@@ -206,16 +206,12 @@ class Record(Struct, kw_only=True, omit_defaults=True, tag_field="version", tag=
         return self.provenance["machine"]
 
 
-class _BestRound(Struct, frozen=True):
-    best_round: int = -1
-
-
 class Saved(Struct):
     """What the checkpoint of a run says of it, as far as `gistgnn list` shows it."""
 
     rounds: Count | None = None
     train_seconds: Cost | None = None
-    scores: _BestRound = _BestRound()
+    scores: dict[str, Any] = {}  # "best_round" among them
     history: list[Evaluated] = []
 
 

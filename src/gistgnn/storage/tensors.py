@@ -211,11 +211,20 @@ def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Ten
 def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
     """Give a module built on the meta device its parameters and buffers.
 
-    Those of `LARGE` bytes are not copied.
+    The module is changed, and set to evaluation mode.
+
+    Args:
+        module: the module.
+        tensors: by name; one name of a tied parameter is enough. Those of `LARGE` bytes are not
+            copied.
+        where: the tensors are, for messages.
+
+    Returns:
+        The module.
+
+    Raises:
+        InputError: a tensor is missing, unknown to the module, or of another shape.
     """
-    # The module is changed, and set to evaluation mode. For a tied parameter, one of its names is
-    # enough. A tensor that is missing, unknown to the module, or of another shape is an InputError,
-    # which says `where` the tensors are.
     module_tensors = dict(
         [
             *module.named_parameters(remove_duplicate=False),
@@ -251,12 +260,14 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
     return module.eval()
 
 
-# A layer fills them by its own initialisation: the same values, bit for bit. What `torch.randn`
-# makes is in memory.
 class LargeTensorsInFiles(TorchDispatchMode):
-    """Within its block `torch.empty` gives large tensors the pages of temporary files.
+    """Within its block `torch.empty` gives large tensors on the host the pages of temporary files.
 
-    These are tensors on the host. The files are in a folder.
+    A layer fills them by its own initialisation, with the same values, bit for bit. What
+    `torch.randn` makes is in memory.
+
+    Args:
+        folder: of the files. Defaults to that of the system's temporary files.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -34,7 +34,7 @@ from gistgnn.theta.folder import (
     START_AGAIN,
     STATE,
     State,
-    homes_and_folder,
+    find_writers_and_folder,
     remove,
     write_new,
 )
@@ -49,16 +49,23 @@ _SHARED = "shared.safetensors"
 _BLOCKS = "blocks/"
 
 
-# The trained sub-GCNs of a round are written into files of their own, which go to the disk while
-# others train, and a new theta.json beside them. When all ranks have done so, each moves it to its
-# place: this commits the round. Then the values are copied into Θ. A process that is killed before
-# the commit leaves Θ as it was; after one that is killed later, they are copied again when Θ is
-# next opened; and a rank that was killed before its commit makes it then, if another rank has. So a
-# round is in Θ whole or not. Of ranks that share a copy of Θ one writes, `leads`.
 class OnDisk(InMemory):
     """Θ in safetensors files that are mapped into memory.
 
-    A damaged folder, or the folder of another model, is an InputError.
+    A round is in Θ whole or not at all:
+
+    1. The trained sub-GCNs are written into files of their own, which go to the disk while others
+       train. A new theta.json is written beside them.
+    2. When all ranks have done so, each moves its theta.json to its place. This commits the round.
+    3. The values are copied into Θ.
+
+    A process that is killed before the commit leaves Θ as it was. After one that is killed later,
+    the values are copied again when Θ is next opened. A rank that was killed before its commit
+    makes it then, if another rank has made its own. Of the ranks that share a copy of Θ, one
+    writes.
+
+    Raises:
+        InputError: the folder is damaged, or of another model.
     """
 
     lasts = True
@@ -68,13 +75,13 @@ class OnDisk(InMemory):
         slices: Slices,
         folder: Path,
         ranks: World,
-        homes: Sequence[int] = (0,),
+        writer_of: Sequence[int] = (0,),
         newest: int = 0,
     ) -> None:
-        super().__init__(slices, {}, streams=True, homes=homes)
+        super().__init__(slices, {}, streams=True, writer_of=writer_of)
         self.folder = folder
         self._ranks = ranks
-        self._leads = homes[ranks.rank] == ranks.rank
+        self._leads = writer_of[ranks.rank] == ranks.rank  # this rank writes the files
         self.is_new = False  # the files have been made for a run of which no round has begun
         # The folder that they will replace, and its lock.
         self.replaces: tuple[Path, FolderLock | None] | None = None
@@ -100,14 +107,14 @@ class OnDisk(InMemory):
     def make(
         cls, store: Store, spec: ModelSpec, slices: Slices, ranks: World, *, replace: bool = False
     ) -> "OnDisk":
-        homes, folder = homes_and_folder(store, slices.share, ranks)
+        writer_of, folder = find_writers_and_folder(store, slices.share, ranks)
         run = ranks.lead(lambda: secrets.token_hex(16))  # a run's settings may not be known yet
         # An older Θ stays until a round begins: see `settle`.
         new_folder = folder.with_name(f"{folder.name}{NEW}")
         written_folder = new_folder if replace else folder
 
         def write() -> FolderLock | None:
-            if homes[ranks.rank] != ranks.rank:
+            if writer_of[ranks.rank] != ranks.rank:
                 return None
             lock = FolderLock(folder, beside=True)
             if not replace and folder.exists() and any(folder.iterdir()):
@@ -126,7 +133,7 @@ class OnDisk(InMemory):
             return lock
 
         lock = ranks.together(write)
-        made = cls(slices, written_folder, ranks, homes)
+        made = cls(slices, written_folder, ranks, writer_of)
         made.is_new = True
         if replace:
             made.replaces = folder, lock
@@ -136,8 +143,8 @@ class OnDisk(InMemory):
 
     @classmethod
     def reopen(cls, store: Store, slices: Slices, ranks: World) -> "OnDisk | None":
-        homes, folder = homes_and_folder(store, slices.share, ranks)
-        return cls(slices, folder, ranks, homes) if all(ranks.gather(folder.exists())) else None
+        writer_of, folder = find_writers_and_folder(store, slices.share, ranks)
+        return cls(slices, folder, ranks, writer_of) if all(ranks.gather(folder.exists())) else None
 
     def settle(self) -> None:
         self.is_new = False
@@ -177,7 +184,7 @@ class OnDisk(InMemory):
 
         self._lead(clear)
 
-    def hold(
+    def buffer(
         self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False
     ) -> Trained:
         """Write tensors into a file of the round, and return them mapped.

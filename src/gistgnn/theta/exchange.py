@@ -40,7 +40,7 @@ class Exchange:
     in `place.slices`.
     """
 
-    prefix = ""  # begins the names under which a place holds what this rank has trained
+    file_prefix = ""  # begins the names under which a place buffers what this rank has trained
 
     def __init__(self, ranks: World) -> None:
         self.ranks = ranks
@@ -90,14 +90,14 @@ class Exchange:
             self.counters[key] = max(count, self.counters.get(key, count))
         return {int(i): values for report in reports for i, values in report["numbers"].items()}
 
-    def take(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
+    def receive_slices(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
         """Yield this rank's sub-GCNs in order, each with what others send of its slice.
 
         Yields nothing where this rank has all of Θ.
         """
         return iter(())
 
-    def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
+    def send_trained(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
         """Exchange the trained sub-GCNs.
 
         Returns what this rank writes of each into what it holds of Θ.
@@ -105,7 +105,7 @@ class Exchange:
         if not isinstance(self.ranks, Ranks):
             return trained
         slices = place.slices
-        homes = place.homes
+        writer_of = place.writer_of
         # The tensors are sent in the order of these keys.
         keys = [*(f"{THETA}{name}" for name in slices.specs), *self.keys]
         this_rank = self.ranks.rank
@@ -115,10 +115,10 @@ class Exchange:
             i = turn[this_rank]
             outgoing = [] if i is None else [value_of(trained[i], key) for key in keys]
             arrived = self.ranks.exchange(
-                [outgoing if _sends(homes, this_rank, rank) else [] for rank in all_ranks],
+                [outgoing if _sends(writer_of, this_rank, rank) else [] for rank in all_ranks],
                 [
                     []
-                    if j is None or not _sends(homes, rank, this_rank)
+                    if j is None or not _sends(writer_of, rank, this_rank)
                     else _list_specs(slices, keys, j)
                     for rank, j in enumerate(turn)
                 ],
@@ -127,10 +127,10 @@ class Exchange:
             for j, tensors in zip(turn, arrived, strict=True):
                 if j is not None and tensors:
                     sub = dict(zip(keys, tensors, strict=True)) | self.counts()
-                    to_write[j] = place.hold(f"{j:05}", sub, slices.blocks[j])
+                    to_write[j] = place.buffer(f"{j:05}", sub, slices.blocks[j])
         return to_write
 
-    def collected(self, place: InMemory, *, best: bool) -> dict[str, Tensor] | None:
+    def collect_theta(self, place: InMemory, *, best: bool) -> dict[str, Tensor] | None:
         """All of Θ, or of the best Θ, on rank 0, where ranks hold rows of it.
 
         Returns None where the place has all of it.
@@ -146,7 +146,7 @@ class Exchange:
         """
         if not isinstance(self.ranks, Ranks):
             return None
-        copies = None if place.slices.share[1] > 1 else len({*place.homes})
+        copies = None if place.slices.share[1] > 1 else len({*place.writer_of})
         return communication(self.ranks, theta_bytes, local_steps, copies=copies)
 
     def turns(self, m: int) -> Iterator[list[int | None]]:
@@ -162,9 +162,9 @@ class Exchange:
         return {key: torch.tensor(count) for key, count in self.counters.items()}
 
 
-def _sends(homes: Sequence[int], rank: int, other: int) -> bool:
+def _sends(writer_of: Sequence[int], rank: int, other: int) -> bool:
     """Whether a rank sends its sub-GCNs to another one, which writes another copy of Θ."""
-    return homes[other] == other and homes[rank] != other
+    return writer_of[other] == other and writer_of[rank] != other
 
 
 def _list_specs(slices: Slices, keys: Sequence[str], i: int) -> list[TensorSpec]:

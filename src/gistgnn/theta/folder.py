@@ -41,7 +41,9 @@ class State(msgspec.Struct):
     version: Literal[3] = 3  # of this form
 
 
-def homes_and_folder(store: Store, share: tuple[int, int], ranks: World) -> tuple[list[int], Path]:
+def find_writers_and_folder(
+    store: Store, share: tuple[int, int], ranks: World
+) -> tuple[list[int], Path]:
     """Return which rank writes the files that each rank uses, and this rank's folder.
 
     Of the ranks that see the same folder, the first writes. The folder is the store's, or one
@@ -54,16 +56,14 @@ def homes_and_folder(store: Store, share: tuple[int, int], ranks: World) -> tupl
     with contextlib.suppress(OSError):
         machine = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     locations = ranks.gather([machine, disk.st_dev, disk.st_ino, os.fspath(path), share])
-    homes = [locations.index(location) for location in locations]
-    home = homes[ranks.rank]
-    name = (
-        ".rows-{:05}-of-{:05}".format(*share)
-        if share[1] > 1
-        else f".copy-{home:05}"
-        if home
-        else ""
-    )
-    return homes, store.folder.with_name(f"{store.folder.name}{name}")
+    writer_of = [locations.index(location) for location in locations]
+    writer = writer_of[ranks.rank]
+    suffix = ""
+    if share[1] > 1:
+        suffix = ".rows-{:05}-of-{:05}".format(*share)
+    elif writer:
+        suffix = f".copy-{writer:05}"
+    return writer_of, store.folder.with_name(f"{store.folder.name}{suffix}")
 
 
 def every_folder(folder: Path) -> list[Path]:

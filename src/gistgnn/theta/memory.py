@@ -40,13 +40,13 @@ class InMemory:
         moments: rows of carried moments, and the counts of steps, by key.
         round: the next round's number t; `loss` is the mean loss of the last one.
         written: the round that was begun last is in Θ.
-        homes: for every rank the one that writes its copy of Θ, where all ranks hold all of it.
+        writer_of: for every rank the one that writes its copy of Θ, where all ranks hold all of it.
         streams: a round holds one sub-GCN at a time; otherwise all of them.
         lasts: Θ is on disk after every round, so the rest of a run's state has to be saved then,
             too.
         files_id: of the files, by which a checkpoint knows them; `folders` are those of all ranks.
             Without files it is None.
-        failure: of `hold` in the open round, which the ranks tell each other at its end.
+        failure: of `buffer` in the open round, which the ranks tell each other at its end.
     """
 
     lasts = False
@@ -60,11 +60,11 @@ class InMemory:
         tensors: Mapping[str, Tensor],
         *,
         streams: bool = False,
-        homes: Sequence[int] = (0,),
+        writer_of: Sequence[int] = (0,),
     ) -> None:
         self.slices = slices
         self.streams = streams
-        self.homes = list(homes)
+        self.writer_of = list(writer_of)
         self.tensors = dict(tensors)
         self.moments = dict[str, Tensor]()
         self.best = dict[str, Tensor]()
@@ -90,7 +90,7 @@ class InMemory:
             tensors = {
                 name: slices.own_rows(name, value).to(device, copy=copy) for name, value in values
             }
-        return cls(slices, tensors, streams=store.place.streams, homes=range(ranks.count))
+        return cls(slices, tensors, streams=store.place.streams, writer_of=range(ranks.count))
 
     @classmethod
     def reopen(cls, store: Store, slices: Slices, ranks: World) -> "InMemory | None":
@@ -114,15 +114,17 @@ class InMemory:
         self._members = members
         self._waiting = {}
 
-    def hold(
+    def buffer(
         self, name: str, tensors: Trained, blocks: Blocks | None = None, *, reused: bool = False
     ) -> Trained:
-        """Hold some tensors by key until the round is over.
+        """Return tensors by key that stay as they are until the round is over.
 
-        With `reused` they are copied, as their memory is used again.
-
-        With `blocks`, they are this rank's rows of the trained sub-GCN of these blocks, which
-        `write` writes.
+        Args:
+            name: of the file, where tensors are buffered in files.
+            tensors: by key.
+            blocks: of the trained sub-GCN of which these are this rank's rows. `write` writes them
+                into Θ. By default they are no trained sub-GCN's.
+            reused: the memory of the tensors is used again, so they are copied.
         """
         if not reused:
             return tensors

@@ -15,18 +15,20 @@ from gistgnn.theta.slices import THETA, Piece, Slices, Trained, gather, name_of,
 Item = tuple[str, Piece]  # the key of a tensor or moment, and a piece of a sub-GCN's slice of it
 
 
-# The owners send each rank the slices of its sub-GCNs, and get them back after the round.
 class Rows(Exchange):
-    """Every rank owns 1/W of the rows of every tensor of Θ, and nobody holds all of it."""
+    """Every rank owns 1/W of the rows of every tensor of Θ, and nobody holds all of it.
 
-    prefix = "own-"
+    The owners send each rank the slices of its sub-GCNs, and get them back after the round.
+    """
+
+    file_prefix = "own-"
     ranks: Ranks
 
     @staticmethod
     def share(ranks: World) -> tuple[int, int]:
         return ranks.rank, ranks.count
 
-    def take(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
+    def receive_slices(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
         """Send the slices that other ranks train, and yield those that this rank trains.
 
         A slice comes with its moments. What is sent are this rank's rows.
@@ -66,9 +68,9 @@ class Rows(Exchange):
                     key: rows.view(shape)
                     for key, rows, shape in zip(names, joined, shapes, strict=True)
                 }
-                yield i, place.hold(f"take-{i:05}", slice_tensors)
+                yield i, place.buffer(f"take-{i:05}", slice_tensors)
 
-    def give(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
+    def send_trained(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
         """Send the trained slices to the ranks that own their rows.
 
         Returns what arrives here for this rank's rows.
@@ -99,10 +101,10 @@ class Rows(Exchange):
                     sub = {
                         key: value for (key, _), value in zip(items, tensors, strict=True)
                     } | self.counts()
-                    received[j] = place.hold(f"{j:05}", sub, slices.blocks[j])
+                    received[j] = place.buffer(f"{j:05}", sub, slices.blocks[j])
         return received
 
-    def collected(self, place: InMemory, *, best: bool) -> dict[str, Tensor]:
+    def collect_theta(self, place: InMemory, *, best: bool) -> dict[str, Tensor]:
         """All of the tensors of which the ranks have rows, in a temporary file on rank 0.
 
         On other ranks it is empty.

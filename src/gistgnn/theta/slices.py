@@ -121,11 +121,11 @@ def _stack_index(dims: Sequence[Tensor | None]) -> Index:
     )
 
 
-# An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
 class Slices:
     """The slices that blocks cut out of every tensor of a model.
 
-    Where a rank holds some rows, also the slices of these rows.
+    An entry belongs to a sub-GCN if its position in every dimension lies in the sub-GCN's blocks.
+    Where a rank holds some rows, there are also the slices of these rows.
 
     Args:
         layout, widths: of the model.

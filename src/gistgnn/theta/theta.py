@@ -113,7 +113,7 @@ class Theta:
         members = self.exchange.members(len(blocks))
         self.place.begin(members)
         self.place.slices.open(blocks)
-        self._arriving = self.exchange.take(self.place)
+        self._arriving = self.exchange.receive_slices(self.place)
         if not members:
             self._receive_all()
         return members
@@ -140,9 +140,9 @@ class Theta:
 
         It is copied to where Θ is, if its module is used again.
         """
-        name = f"{self.exchange.prefix}{i:05}"
-        blocks = None if self.exchange.prefix else self.place.slices.blocks[i]
-        self.trained[i] = self.place.hold(name, trained, blocks, reused=self.place.streams)
+        name = f"{self.exchange.file_prefix}{i:05}"
+        blocks = None if self.exchange.file_prefix else self.place.slices.blocks[i]
+        self.trained[i] = self.place.buffer(name, trained, blocks, reused=self.place.streams)
         self._received.pop(i, None)
 
     def agree(self, numbers: Numbers, error: GistError | None) -> Numbers:
@@ -158,7 +158,7 @@ class Theta:
 
         Entries that several sub-GCNs hold are averaged over them.
         """
-        self.place.write(self.number, loss, self.exchange.give(self.place, self.trained))
+        self.place.write(self.number, loss, self.exchange.send_trained(self.place, self.trained))
         self.trained = {}
         self._received = {}
 
@@ -247,7 +247,7 @@ class Theta:
                 "its model"
             )
         self._receive_all()
-        if (collected := self.exchange.collected(self.place, best=best)) is None:
+        if (collected := self.exchange.collect_theta(self.place, best=best)) is None:
             return spec.with_derived(self.place.model(spec, best=best))
         full = spec.on_meta()
         return (
@@ -344,7 +344,7 @@ def _add_files(saved: Checkpoint, slices: Slices, ranks: World, rounds: int) -> 
     for folder in saved.folders:
         file_slices = _make_slices(slices, read_json(folder / STATE, State, START_AGAIN))
         files = OnDisk(
-            file_slices, folder, Alone(), homes=[-1]
+            file_slices, folder, Alone(), writer_of=[-1]
         )  # which another process may read as well
         if (folder / BEST).exists():
             files.best = files.values(best=True)

@@ -157,11 +157,16 @@ def make_criterion(
                 )
             resolved = resolved.to(targets.device)
         return Criterion(resolved, named_as(loss) or "", record)
-    name = resolved or (
-        "mse" if regression else "binary-cross-entropy" if targets.dim() == 2 else "cross-entropy"
-    )
+    default = "cross-entropy"
+    target_kind = "classes"
+    if regression:
+        default = "mse"
+        target_kind = "numbers"
+    elif targets.dim() == 2:
+        default = "binary-cross-entropy"
+        target_kind = "labels"
+    name = resolved or default
     if (name in ("mse", "l1", "huber")) != regression:
-        target_kind = "numbers" if regression else "labels" if targets.dim() == 2 else "classes"
         fitting = "mse, l1 or huber" if regression else "cross-entropy or binary-cross-entropy"
         raise InputError(
             f"the loss is {name}, but the targets are {target_kind}: use {fitting}, or a function"

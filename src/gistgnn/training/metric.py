@@ -96,11 +96,9 @@ def as_metric(metric: "Metric | Callable[[Tensor, Tensor], Any] | str") -> Metri
     resolved = find_named("metric", metric)
     if isinstance(resolved, str):
         return NAMED[resolved]
-    return (
-        resolved
-        if isinstance(resolved, Metric)
-        else Metric(resolved, name=metric if isinstance(metric, str) else "")
-    )
+    if isinstance(resolved, Metric):
+        return resolved
+    return Metric(resolved, name=metric if isinstance(metric, str) else "")
 
 
 def has_output(logits: Tensor) -> Tensor:

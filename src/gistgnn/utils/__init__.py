@@ -1,5 +1,6 @@
-"""Small helpers that know nothing of graphs or GIST: prefetching, random streams, console, memory,
-lazy imports.
+"""Small helpers that know nothing of graphs or GIST.
+
+They are for prefetching, random streams, the console, memory and lazy imports.
 """
 
 from typing import TYPE_CHECKING

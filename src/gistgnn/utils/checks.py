@@ -36,8 +36,9 @@ _SHOWN = 80  # characters
 
 
 def as_integer(value: Any) -> int | None:
-    """Return an integer of Python, NumPy or torch, as `np.int64(4)`, as one of Python; None: it is
-    none, or a flag.
+    """Return an integer of Python, NumPy or torch, such as `np.int64(4)`, as one of Python.
+
+    Returns None if the value is no integer, or is a flag.
     """
     if isinstance(value, bool) or _kind(value) == "bool" or _dimensions(value):
         return None
@@ -48,8 +49,9 @@ def as_integer(value: Any) -> int | None:
 
 
 def as_number(value: Any) -> int | float | None:
-    """Return a number of Python, NumPy or torch, as `np.float32(0.1)`, as one of Python; None: it
-    is none or a flag.
+    """Return a number of Python, NumPy or torch, such as `np.float32(0.1)`, as one of Python.
+
+    Returns None if the value is no number, or is a flag.
     """
     if (integer := as_integer(value)) is not None:
         return integer
@@ -59,8 +61,9 @@ def as_number(value: Any) -> int | float | None:
 
 
 def _kind(value: Any) -> str:
-    """Return the type of a number, an array or a tensor of NumPy or torch, such as "float32"; ""
-    for other objects.
+    """Return the type of the numbers of NumPy's and torch's objects, such as "float32".
+
+    It is "" for other objects.
     """
     return str(getattr(value, "dtype", "")).removeprefix("torch.")
 
@@ -108,9 +111,8 @@ def shown(value: Any) -> str:
     """Return a value for a message, on one line; a very long one is cut."""
     try:
         text = " ".join(repr(value).split())
-    except (
-        Exception
-    ):  # an integer of more digits than Python prints, or an object of the user's own
+    except Exception:
+        # It is an integer of more digits than Python prints, or an object of the user's own.
         text = f"a very long {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
@@ -130,8 +132,14 @@ def check_flag(name: str, value: Any) -> None:
 def check_kind(
     name: str, value: Any, kinds: type | tuple[type, ...], expected: str, *, none: bool = False
 ) -> None:
-    """Raise InputError unless a value is of one of some types, such as `expected` says; with
-    `none`, or None.
+    """Raise InputError unless a value is of one of some types.
+
+    Args:
+        name: of the value, for the message.
+        value: any object.
+        kinds: the types.
+        expected: what the message says was expected.
+        none: None is allowed as well.
     """
     if not (isinstance(value, kinds) or (none and value is None)):
         raise InputError(
@@ -155,20 +163,21 @@ def check_name(name: str, value: Any) -> None:
 
 
 def check_callable(name: str, value: Any, expected: str) -> None:
-    """Raise InputError unless a value can be called; `expected` says what with, such as "a function
-    of the model".
+    """Raise InputError unless a value can be called.
+
+    `expected` says what it has to be, such as "a function of the model".
     """
     if not callable(value):
         raise InputError(f"{name} is {shown(value)}, expected {expected}")
 
 
 def setting_types(kind: type) -> dict[str, Any]:
-    """Return the types of the fields of a dataclass, by name; without those that need a slow
-    import, which are given as texts.
+    """Return the types of the fields of a dataclass, by name.
 
-    A number's type has its range: `Annotated[int, Meta(ge=1)]`. The `msgspec.Meta` around a type
-    describes the option of the setting: its description is the help, and its `extra` may have the
-    "metavar", and "choices", the names that are offered.
+    Those that need a slow import are given as texts, and are left out. A number's type has its
+    range: `Annotated[int, Meta(ge=1)]`. The `msgspec.Meta` around a type describes the option of
+    the setting: its description is the help, and its `extra` may have the "metavar", and "choices",
+    the names that are offered.
     """
     return {field.name: field.type for field in fields(kind) if not isinstance(field.type, str)}
 

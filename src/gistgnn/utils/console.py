@@ -1,6 +1,4 @@
-"""What commands print beside their results: log messages, a spinner, progress; and tables that keep
-paths whole.
-"""
+"""What commands print beside their results: log messages, a spinner, progress, and tables."""
 
 import contextlib
 import io
@@ -29,8 +27,9 @@ _is_quiet = False  # errors are shown, and nothing else
 
 
 def terminal() -> Console:
-    """Standard error, with long lines left whole: the terminal breaks them, so that a path can be
-    copied.
+    """Return standard error as a console that leaves long lines whole.
+
+    The terminal breaks them, so that a path can be copied.
     """
     return Console(stderr=True, soft_wrap=True)
 
@@ -132,8 +131,9 @@ def spinner(task: str, *, shown: bool, logged: bool = False) -> Iterator[None]:
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = ()
 ) -> None:
-    """Print a table, under a title if it has one, with whole cells. Columns in `left` are aligned
-    left.
+    """Print a table with whole cells, under a title if it has one.
+
+    Columns in `left` are aligned left.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     if title:
@@ -143,7 +143,7 @@ def print_table(
         table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    # rich would end the process where standard output is closed
+    # Print it ourselves: rich would end the process where standard output is closed.
     text = io.StringIO()
     colours = sys.stdout.isatty()
     Console(file=text, force_terminal=colours, width=_WIDEST, highlight=False, markup=False).print(
@@ -176,11 +176,10 @@ class _BarAndWords(BarColumn):
 
 
 class Meter:
-    """Shows how much of some work is done, and how long the rest takes if it goes on as fast as
-    before.
+    """Shows how much of some work is done, and how long the rest will take.
 
-    A terminal has a bar. A log has the lines of `log`, and one after every `LONGEST_SILENCE`
-    seconds without any.
+    The rest is taken to go on as fast as before. A terminal has a bar. A log has the lines of
+    `log`, and one after every `LONGEST_SILENCE` seconds without any.
 
     Args:
         label: what is done, before there is more to say.
@@ -217,14 +216,17 @@ class Meter:
         self._bar.update(self._task, completed=done, total=total)
 
     def time_left(self) -> list[str]:
-        """Return the time that is left, in words; nothing where it is not known, or none is
-        left.
+        """Return the time that is left, in words.
+
+        The list is empty where the time is not known, or none is left.
         """
         fresh = self._done - self._first
-        rest = self._total - self._done
-        if fresh <= 0 or rest <= 0:
+        remaining = self._total - self._done
+        if fresh <= 0 or remaining <= 0:
             return []
-        seconds = (self._updated - self._begun) / fresh * rest - (time.monotonic() - self._updated)
+        seconds = (self._updated - self._begun) / fresh * remaining - (
+            time.monotonic() - self._updated
+        )
         return [f"{rough_duration(seconds)} left"]
 
     def log(self, *parts: str) -> None:
@@ -244,8 +246,9 @@ class Meter:
 
 
 class TaskProgress:
-    """How many of `total` tasks, such as runs, are finished, `done` of them before; a log gets a
-    line for each.
+    """Shows how many of `total` tasks, such as runs, are finished.
+
+    `done` of them were finished before. A log gets a line for each.
     """
 
     def __init__(self, label: str, total: int, done: int = 0) -> None:

@@ -23,13 +23,16 @@ def duration(seconds: float) -> str:
         return f"{seconds * 1e3:.3g} ms"
     if seconds < 99.5:
         return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    minutes, seconds_left = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds_left} s"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def rough_duration(seconds: float) -> str:
-    """Format seconds that are known roughly, 1 s at least: "5 s", "12 min", "3 h 20 min", "2 days 4
-    h".
+    """Format seconds that are known roughly: "5 s", "12 min", "3 h 20 min", "2 days 4 h".
+
+    It is 1 s at least.
     """
     seconds = max(seconds, 1.0)
     minutes = round(seconds / 60)
@@ -74,11 +77,11 @@ def plural(count: int, noun: str) -> str:
 
 def mean_sd(values: Iterable[float | None]) -> str:
     """Format mean ± standard deviation over seeds; one value stands alone, no value is a dash."""
-    known = finite_values(values)
-    if not known:
+    finite = finite_values(values)
+    if not finite:
         return "–"
-    mean = f"{statistics.mean(known):.2f}"
-    return f"{mean}{NBSP}±{NBSP}{statistics.stdev(known):.2f}" if len(known) > 1 else mean
+    mean = f"{statistics.mean(finite):.2f}"
+    return f"{mean}{NBSP}±{NBSP}{statistics.stdev(finite):.2f}" if len(finite) > 1 else mean
 
 
 def finite_values(values: Iterable[float | None]) -> list[float]:

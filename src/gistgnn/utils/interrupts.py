@@ -8,11 +8,10 @@ from typing import Any
 
 
 def do_to_the_end(work: Callable[[], None]) -> None:
-    """Do work that is the same when it is done twice: a signal waits until its end, and after an
-    error it is repeated.
+    """Do work that has the same result when it is done twice.
 
-    The error is raised all the same, as is what a signal's handler raises (Ctrl-C:
-    KeyboardInterrupt).
+    A signal waits until its end, and after an error it is repeated. The error is raised all the
+    same, as is what a signal's handler raises (Ctrl-C: KeyboardInterrupt).
     """
     with signals_wait():
         try:
@@ -24,11 +23,12 @@ def do_to_the_end(work: Callable[[], None]) -> None:
 
 @contextmanager
 def signals_wait() -> Iterator[None]:
-    """Call the handlers of signals that arrive within the block at its end, in the order in which
-    they arrived.
+    """Let signals that arrive within the block wait for its end.
+
+    Their handlers are then called in the order in which they arrived.
     """
     handlers = dict[Any, Callable[..., Any]]()
-    # Python calls handlers in no other thread
+    # Python calls handlers in the main thread alone.
     if threading.current_thread() is threading.main_thread():
         for number in signal.valid_signals():
             if callable(handler := signal.getsignal(number)):

@@ -1,5 +1,6 @@
-"""Names that are imported when they are first used, so that the command line can list them without
-importing torch.
+"""Names that are imported when they are first used.
+
+So the command line can list them without importing torch.
 """
 
 from collections import UserDict
@@ -11,17 +12,19 @@ T = TypeVar("T")
 
 
 class Registry(UserDict[str, Any], Generic[T]):
-    """A dictionary from names to objects of modules, "module:object". A lookup imports; listing
-    names does not.
+    """A dictionary from names to objects of modules, "module:object".
+
+    A lookup imports the module; listing the names does not.
     """
 
     def __getitem__(self, name: str) -> T:
-        found: T = resolve_name(self.data[name])
-        return found
+        value: T = resolve_name(self.data[name])
+        return value
 
     def object_name(self, name: str) -> str:
-        """Return the name that an object has in its module, such as "GraphSAGE", without an
-        import.
+        """Return the name that an object has in its module, such as "GraphSAGE".
+
+        Nothing is imported.
         """
         return str(self.data[name]).rpartition(":")[2]
 

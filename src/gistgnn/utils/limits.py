@@ -15,7 +15,7 @@ from typing import NamedTuple
 _ROOT = Path("/")
 _NO_LIMIT = 2**60  # version 1 writes the largest multiple of a page, 2^63 or so
 _PROCESS = "/proc/self"
-# pages of files, which count as taken until the system needs their room
+# Pages of files count as taken until the system needs their room.
 _DROPPED = ("inactive_file", "active_file")
 
 
@@ -23,12 +23,13 @@ class MemoryLimit(NamedTuple):
     """A limit of memory, in bytes."""
 
     limit: int
-    left: int  # of it; the pages of files that the system can drop do not count as taken
+    left: int  # the part that is free, with the pages of files that the system can drop
 
 
 def memory_limits(root: Path = _ROOT) -> list[MemoryLimit]:
-    """Return the limits of this process's cgroups and of ulimit, in any order; ``root`` is where
-    /proc and /sys are.
+    """Return the limits of this process's cgroups and of ulimit, in any order.
+
+    ``root`` is where /proc and /sys are.
     """
     limits = [_ulimit("RLIMIT_AS", "VmSize", root), _ulimit("RLIMIT_DATA", "VmData", root)]
     for kind, folder in _cgroups("memory", root):
@@ -39,13 +40,14 @@ def memory_limits(root: Path = _ROOT) -> list[MemoryLimit]:
 
 
 def smallest_limit(root: Path = _ROOT) -> MemoryLimit | None:
-    """Return the limit of which least is left; None: there is no limit."""
+    """Return the limit of which least is left, or None if there is no limit."""
     return min(memory_limits(root), key=lambda limit: limit.left, default=None)
 
 
 def usable_cpus(root: Path = _ROOT) -> int:
-    """Return how many processors this process may use: those that it may run on, and no more than
-    its quota of time.
+    """Return how many processors this process may use.
+
+    These are the ones that it may run on, and no more than its quota of time.
     """
     affine = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -63,16 +65,15 @@ def usable_cpus(root: Path = _ROOT) -> int:
 
 
 def _cgroups(controller: str, root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the folders of the cgroups that this process is in, from the innermost: "cgroup2" or
-    "cgroup", and where.
+    """Yield the cgroups that this process is in, from the innermost.
 
-    A container may see its own cgroup as the root, or the path on the host without the folders that
-    lead to it.
+    Each is "cgroup2" or "cgroup", and its folder. A container may see its own cgroup as the root,
+    or the path on the host without the folders that lead to it.
     """
     mounted = _mounts(controller, root)
     for line in _text(_under(root, f"{_PROCESS}/cgroup")).splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        number, _, controllers_and_path = line.partition(":")
+        controllers, _, path = controllers_and_path.partition(":")
         kind = "cgroup2" if number == "0" and not controllers else "cgroup"
         if kind == "cgroup" and controller not in controllers.split(","):
             continue
@@ -87,10 +88,11 @@ def _cgroups(controller: str, root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _mounts(controller: str, root: Path) -> dict[str, list[tuple[Path, str]]]:
-    """Return where the hierarchies are mounted that may limit by a controller, and which of their
-    cgroups is there.
+    """Return where the hierarchies are mounted that may limit by a controller.
+
+    They come with the cgroup that is there, by "cgroup2" or "cgroup".
     """
-    found: dict[str, list[tuple[Path, str]]] = {}
+    mounts: dict[str, list[tuple[Path, str]]] = {}
     for line in _text(_under(root, f"{_PROCESS}/mountinfo")).splitlines():
         fields, _, described = line.partition(" - ")
         kind, _, options = described.partition(" ")
@@ -98,11 +100,11 @@ def _mounts(controller: str, root: Path) -> dict[str, list[tuple[Path, str]]]:
         if len(words) > 4 and (
             kind == "cgroup2" or (kind == "cgroup" and controller in options.split()[-1].split(","))
         ):
-            found.setdefault(kind, []).append((_under(root, words[4]), words[3]))
-    if not found:
+            mounts.setdefault(kind, []).append((_under(root, words[4]), words[3]))
+    if not mounts:
         usual = _under(root, "/sys/fs/cgroup")
-        found = {"cgroup2": [(usual, "/")], "cgroup": [(usual / controller, "/")]}
-    return found
+        mounts = {"cgroup2": [(usual, "/")], "cgroup": [(usual / controller, "/")]}
+    return mounts
 
 
 def _unified_limit(folder: Path, root: Path) -> MemoryLimit | None:
@@ -122,7 +124,7 @@ def _limit(
     limit = min((limit for limit in limits if limit is not None), default=_NO_LIMIT)
     if limit >= _NO_LIMIT:
         return None
-    if used is None:  # nothing says what others take
+    if used is None:  # no file says what other processes take
         used = _status_bytes("RssAnon", root) or 0
     else:
         used -= sum(_entries(folder / "memory.stat").get(f"{prefix}{name}", 0) for name in _DROPPED)
@@ -156,8 +158,9 @@ def _entries(path: Path) -> dict[str, int]:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a file; None: there is no such file, it cannot be read, or it says
-    "max".
+    """Return the number in a file.
+
+    Returns None if there is no such file, if it cannot be read, or if it says "max".
     """
     text = _text(path).strip()
     return int(text) if text.isdecimal() else None

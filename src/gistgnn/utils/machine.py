@@ -1,5 +1,6 @@
-"""The machine and the process on which a number was measured, as a result describes them. Torch is
-imported late, for the command line.
+"""The machine and the process on which a number was measured, as a result describes them.
+
+Torch is imported late, for the command line.
 """
 
 import os
@@ -27,13 +28,14 @@ class Provenance(TypedDict):
     date: str  # when it was written, UTC
     command: str
     machine: str
-    libraries: dict[str, str | None]  # their versions; None: it is not installed
-    git: dict[str, Any] | None  # the commit of the working directory; None: there is none
+    libraries: dict[str, str | None]  # their versions, or None where one is not installed
+    git: dict[str, Any] | None  # the commit of the working directory, if it is in a repository
 
 
 def describe_machine(device: str = "cpu", threads: int | None = None) -> str:
-    """Describe the processor or GPU, torch's threads (None: of this process) and torch's version in
-    one line.
+    """Describe the processor or GPU, torch's threads and torch's version in one line.
+
+    ``threads`` defaults to those of this process.
     """
     import torch
 
@@ -43,8 +45,9 @@ def describe_machine(device: str = "cpu", threads: int | None = None) -> str:
 
 
 def usable_device(name: "str | torch.device") -> "torch.device":
-    """Return a device that torch finds; "cuda" alone is the GPU in use, by its number: threads
-    begin with GPU 0.
+    """Return a device that torch finds.
+
+    "cuda" alone is the GPU in use, by its number, as threads begin with GPU 0.
     """
     import torch
 
@@ -53,15 +56,15 @@ def usable_device(name: "str | torch.device") -> "torch.device":
         device = torch.device(name)
         if device.type == "meta":
             raise ValueError("its tensors have no values")
-        # refuses what this torch has no code for
+        # This fails for a device that this torch has no code for.
         torch.empty(0, device=device if device.type != "cuda" else "cpu")
     except Exception as error:  # torch raises many kinds
         raise InputError(
             f"device is {shown(name)}, expected cpu, cuda or cuda:N ({reason(error)})"
         ) from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        found = plural(torch.cuda.device_count(), "GPU")
-        raise InputError(f"device is '{device}', but torch finds {found} here: use cpu")
+        gpus = plural(torch.cuda.device_count(), "GPU")
+        raise InputError(f"device is '{device}', but torch finds {gpus} here: use cpu")
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
@@ -127,8 +130,9 @@ def command() -> str:
 
 
 def git_commit(folder: Path) -> dict[str, Any] | None:
-    """Return the commit of a folder's repository and whether tracked files differ from it; None:
-    there is none.
+    """Return the commit of a folder's repository, and whether tracked files differ from it.
+
+    Returns None if the folder is in no repository.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
@@ -141,16 +145,16 @@ def _git(folder: Path, *words: str) -> str | None:
     """Return what git prints; None where it fails or is not installed."""
     try:
         command = ["git", "-C", str(folder), *words]
-        done = subprocess.run(
+        finished = subprocess.run(
             command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return finished.stdout.strip()
 
 
 def version_of(name: str) -> str | None:
-    """Return the version of an installed package; None: it is not installed."""
+    """Return the version of an installed package, or None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

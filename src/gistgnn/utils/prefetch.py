@@ -10,8 +10,9 @@ _END = object()
 
 
 def prefetch(items: Iterable[T]) -> Generator[T, None, None]:
-    """Yield the items while a thread prepares the next one: two items, that in use included, exist
-    at a time.
+    """Yield the items while a thread prepares the next one.
+
+    Two items exist at a time, that in use included.
     """
     # An error in `items` is raised at its place in the sequence. Closing the generator ends the
     # thread.

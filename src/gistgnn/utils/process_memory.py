@@ -20,8 +20,9 @@ _limit: int | None = None
 
 
 def limit_memory(most: int | None) -> None:
-    """Let `available_bytes` count what is left of ``most`` bytes, and keep less freed memory; None:
-    no limit.
+    """Let `available_bytes` count what is left of ``most`` bytes, and keep less freed memory.
+
+    With None there is no limit.
     """
     global _limit
     _limit = most
@@ -30,8 +31,9 @@ def limit_memory(most: int | None) -> None:
 
 
 def held_bytes(process: int | None = None) -> int:
-    """Return the bytes of memory that a process holds, without the pages of mapped files; None:
-    this one.
+    """Return the bytes of memory that a process holds, without the pages of mapped files.
+
+    ``process`` defaults to this one.
     """
     if sys.platform == "linux":
         return _status_bytes("RssAnon", "RssShmem", process=process)
@@ -55,8 +57,9 @@ def available_bytes(device: torch.device) -> int:
 
 
 def limit_in_force() -> int | None:
-    """Return the bytes of the limit, of a container or ulimit, that leaves less than the machine;
-    None: none does.
+    """Return the bytes of the limit, of a container or ulimit, that leaves less than the machine.
+
+    Returns None if no limit does.
     """
     outside = smallest_limit()
     return outside.limit if outside and outside.left < psutil.virtual_memory().available else None
@@ -69,8 +72,10 @@ def of_the_limit() -> str:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Return the process's peak memory: allocated on the GPU if the run used one, otherwise
-    resident on the host.
+    """Return the process's peak memory.
+
+    It is what was allocated on the GPU if the run used one, otherwise what was resident on the
+    host.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -89,8 +94,9 @@ def _status_bytes(*names: str, process: int | None = None) -> int:
 
 
 class PeakBytes(TorchDispatchMode):
-    """Counts the bytes of the tensors that operations make within the block; ``peak``: the most at
-    once.
+    """Counts the bytes of the tensors that operations make within the block.
+
+    ``peak`` is the most at once.
     """
 
     def __init__(self) -> None:
@@ -105,10 +111,10 @@ class PeakBytes(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        given = _storage_bytes((args, kwargs))
+        of_arguments = _storage_bytes((args, kwargs))
         out = func(*args, **(kwargs or {}))
         for storage, count in _storage_bytes(out).items():
-            if storage not in given:
+            if storage not in of_arguments:
                 self._made[storage] = count
         self._made = {ref: count for ref, count in self._made.items() if not ref.expired()}
         self.peak = max(self.peak, sum(self._made.values()))
@@ -128,19 +134,20 @@ def keep_freed_memory() -> None:
     # Clearing pages takes longer than dropout or a norm. Under a limit less is kept: gaps between
     # pieces stay.
     if libc := _glibc():
-        # constants of <malloc.h>
+        # These are constants of <malloc.h>.
         mmap_threshold = -3
         trim_threshold = -1
         outside = smallest_limit()
         limit = min(_limit or 2**63, outside.limit if outside else 2**63)
-        # glibc allows no larger threshold
+        # The first threshold is as large as glibc allows.
         libc.mallopt(mmap_threshold, min(32 * 2**20, limit // 256))
         libc.mallopt(trim_threshold, min(2**30, limit // 8))
 
 
 def return_freed_memory() -> None:
-    """Return freed memory to the system, where this process has a limit and the C library is
-    glibc.
+    """Return freed memory to the system.
+
+    Does nothing where this process has no limit, or the C library is not glibc.
     """
     if (_limit is not None or smallest_limit() is not None) and (libc := _glibc()):
         libc.malloc_trim(0)

@@ -23,18 +23,18 @@ def check_seed(seed: int) -> int:
 
 
 def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
-    """Return a NumPy generator for one purpose at one place of a run, such as ``key`` = (round,
-    sub-GCN).
+    """Return a NumPy generator for one purpose at one place of a run.
+
+    The place is a ``key`` such as (round, sub-GCN).
     """
     return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, key)))
 
 
 class Stream:
-    """Within a `with` block torch draws from a stream of its own, on the CPU and on a CUDA
-    ``device``.
+    """Within a `with` block torch draws from a stream of its own.
 
-    The next block goes on where the last one has ended. After a block the generators are as they
-    were before.
+    It does so on the CPU and on a CUDA ``device``. The next block goes on where the last one has
+    ended. After a block the generators are as they were before.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Stream:
         self._device = device if device is not None and device.type == "cuda" else None
         state = int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0]) & (2**63 - 1)
         outside = self._read()
-        # torch.manual_seed would move every GPU's stream as well
+        # `torch.manual_seed` would move the streams of all GPUs as well.
         torch.default_generator.manual_seed(state)
         if self._device is not None:
             with torch.cuda.device(self._device):

@@ -1,6 +1,4 @@
-"""Tensors: digests of their values, copies to a GPU without waiting for it, and large matrices
-piece by piece.
-"""
+"""Tensors: digests of their values, copies to a GPU, and large matrices piece by piece."""
 
 import io
 import json
@@ -20,30 +18,31 @@ Array = npt.NDArray[Any]
 
 
 def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:
-    """Cut rows into slices of consecutive ones, of at most ``most`` bytes each but at least one
-    row.
+    """Cut rows into slices of consecutive ones.
+
+    A slice has at most ``most`` bytes, but at least one row.
     """
     step = max(most // max(row_bytes, 1), 1)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def column_blocks(width: int, most: int) -> list[slice]:
-    """Cut ``width`` columns into the fewest blocks of at most ``most`` columns, of about equal
-    size.
+    """Cut ``width`` columns into the fewest blocks of at most ``most`` columns.
+
+    The blocks have about equal sizes.
     """
     count = -(-width // most)
     cuts = [width * i // count for i in range(count + 1)]
     return [slice(start, stop) for start, stop in pairwise(cuts)]
 
 
-# bytes: larger tensors are copied once, and would take as much memory that the system cannot move
+# Larger tensors, in bytes, are not copied to page-locked memory first: they are copied once, and
+# would take as much memory that the system cannot move.
 _MOST = 2**26
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a tensor on a device, as `Tensor.to`, without waiting for the steps that the GPU still
-    has to do.
-    """
+    """Return a tensor on a device, as `Tensor.to`, without waiting for the GPU's steps."""
     # Torch copies from ordinary memory only when the GPU has done all that it was asked; a copy
     # from page-locked memory is put in line behind these steps. So a thread that makes batches does
     # not wait for the steps that train.
@@ -53,8 +52,9 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def copied(rows: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return a copy of a matrix that may be mapped from a file, or a part of its columns, some rows
-    at a time.
+    """Return a copy of a matrix, or of a part of its columns, made some rows at a time.
+
+    The matrix may be mapped from a file.
     """
     out = torch.empty(rows.shape, dtype=dtype, device=device)
     for piece in row_pieces(len(rows), rows.shape[1] * dtype.itemsize, _MOST):
@@ -66,22 +66,20 @@ _mapped_digests = WeakIdKeyDictionary()  # by mapped tensor
 
 
 def remember_digest(mapped: Tensor, digest: str) -> Tensor:
-    """Remember the digest of the `.npy` file that a tensor is mapped from, so that nobody has to
-    read all of it.
+    """Remember the digest of the `.npy` file that a tensor is mapped from.
 
-    It counts for this tensor alone, and not for a slice or a copy. Nothing can be written into the
-    tensor: its pages are read-only.
+    So nobody has to read all of it. It counts for this tensor alone, and not for a slice or a copy.
+    Nothing can be written into the tensor: its pages are read-only.
     """
     _mapped_digests[mapped] = digest
     return mapped
 
 
 def tensor_digest(tensor: Tensor) -> str:
-    """Return the digest, xxh3_128, of the `.npy` file that holds a tensor: of its type, its shape
-    and its values.
+    """Return the digest, xxh3_128, of the `.npy` file that holds a tensor.
 
-    So a tensor in memory and one that is mapped from a file have the same digest. A sparse tensor
-    has the digest of its parts.
+    It covers the tensor's type, shape and values. So a tensor in memory and one that is mapped from
+    a file have the same digest. A sparse tensor has the digest of its parts.
     """
     if (remembered := _mapped_digests.get(tensor)) is not None:
         return str(remembered)
@@ -99,15 +97,16 @@ def tensor_digest(tensor: Tensor) -> str:
         tensor = tensor.reshape(1)
     row_bytes = tensor[:1].numel() * tensor.element_size()
     for rows in row_pieces(len(tensor), row_bytes, _MOST):
-        # a copy only if it is not contiguous on the host
+        # This copies the rows only if they are not contiguous on the host.
         piece = tensor[rows].cpu().contiguous().reshape(-1)
         hasher.update(piece.view(torch.uint8).numpy().data)
     return hasher.hexdigest()
 
 
 def _npy_header(tensor: Tensor) -> bytes:
-    """Return the header of the `.npy` file that holds a tensor; NumPy lacks some types, whose
-    header is a text.
+    """Return the header of the `.npy` file that holds a tensor.
+
+    For types that NumPy lacks it is a text.
     """
     try:
         dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
@@ -120,15 +119,17 @@ def _npy_header(tensor: Tensor) -> bytes:
 
 
 def digest_of(content: Any) -> str:
-    """Return a digest of 128 bits, as 32 hexadecimal digits, of what JSON can hold, whatever the
-    order of keys.
+    """Return a digest of what JSON can hold, whatever the order of keys.
+
+    It has 128 bits, as 32 hexadecimal digits.
     """
     text = json.dumps(content, separators=(",", ":"), sort_keys=True, default=np.generic.item)
     return xxhash.xxh3_128_hexdigest(text.encode())
 
 
 def is_digest(value: object) -> bool:
-    """Whether a value is what `digest_of` and `tensor_digest` return, which says nothing to a
-    user.
+    """Whether a value is what `digest_of` and `tensor_digest` return.
+
+    Such a value says nothing to a user.
     """
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{32}", value) is not None

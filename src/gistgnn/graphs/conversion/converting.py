@@ -41,9 +41,8 @@ from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes, held_bytes, limit_in_force
 
 _MOST_NODES = 2**31 - 1  # sources are int32
-# bytes: of the process, and beside what it takes already
-_DEFAULT = 2**31
-_LEAST = 2**28
+_DEFAULT = 2**31  # bytes that the process may take
+_LEAST = 2**28  # bytes that it needs beside what it takes already
 
 
 def convert(
@@ -66,11 +65,11 @@ def convert(
             a folder of such tables; a folder of OGB's raw files; or a graph in memory.
         folder: must not exist, or be empty.
         nodes: the table of nodes, for a table of edges.
-        undirected: add the reverse of every edge. None: for OGB's raw files, as in the data sets of
-            these names, and for nothing else.
-        memory: bytes that the process may take, without the pages of mapped files; None: 2 GiB, or
-            1 GiB more than it takes already. A `.npz`, a `.pt` and named data sets are read whole
-            first, which is not counted.
+        undirected: add the reverse of every edge. By default this is done for OGB's raw files, as
+            in the data sets of these names, and for nothing else.
+        memory: bytes that the process may take, without the pages of mapped files. Defaults to 2
+            GiB, or to 1 GiB more than it takes already. A `.npz`, a `.pt` and named data sets are
+            read whole first, which is not counted.
         data_root: see `gistgnn.graphs.load`.
         progress: show it on standard error.
     """
@@ -97,10 +96,10 @@ def convert(
 
 
 def room_within(memory: int | None) -> int:
-    """Return the bytes that are left of ``memory``; None: of 2 GiB, or of 1 GiB more than the
-    process takes already.
+    """Return the bytes that are left of ``memory`` for this process.
 
-    They are no more than a container or a batch system leaves.
+    ``memory`` defaults to 2 GiB, or to 1 GiB more than the process takes already. No more is
+    returned than a container or a batch system leaves.
     """
     process = held_bytes()
     most = max(available_bytes(torch.device("cpu")), _LEAST) if limit_in_force() else 2**63
@@ -132,8 +131,9 @@ def _write_source(
 
 
 def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry], int, bool]:
-    """Check and write x, y and split; return also the number of classes, and whether nodes have
-    several labels.
+    """Check and write x, y and split.
+
+    Also returns the number of classes, and whether nodes have several labels.
     """
     labels = []
     splits = []
@@ -173,8 +173,9 @@ def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry],
 def _write_edges(
     source: "Source", nodes: int, undirected: bool, folder: Path, memory: int
 ) -> dict[str, ArrayEntry]:
-    """Sort the edges by (target, source), and write them without repeated ones: DuckDB and NumPy
-    take `memory` each.
+    """Sort the edges by (target, source), and write them without repeated ones.
+
+    DuckDB and NumPy take `memory` each.
     """
     rowptr = np.zeros(nodes + 1, np.int64)
     col = ArrayWriter(folder, "col", np.int32)
@@ -186,7 +187,7 @@ def _write_edges(
             col.append(keys.astype(np.int32))  # its lower half
     if not col.rows:
         raise InputError("there are no edges; expected at least one")
-    for path in folder.iterdir():  # what the query has needed
+    for path in folder.iterdir():  # remove the files that the query has needed
         if path.stem not in ("x", "y", "split", "col", "id"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     return {

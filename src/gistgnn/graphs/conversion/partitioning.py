@@ -1,6 +1,4 @@
-"""`partition_folder`: cuts the graph of a folder into clusters, and writes it to a folder in the
-order of these.
-"""
+"""`partition_folder`: cuts the graph of a folder into clusters, and writes it in their order."""
 
 import logging
 from dataclasses import dataclass
@@ -43,15 +41,14 @@ Ints = npt.NDArray[np.int64]
 
 FOLDER_METHODS = ("auto", "metis", "stream", "random")
 
-# bytes of this process beside METIS's: the edges, and their copies without loops
+# Bytes of a node and an edge in this process, beside METIS's: edges, and copies without loops.
 _NODE = 24
 _EDGE = 17
 _RENUMBERED = 24  # bytes of a node while nodes get new numbers
 _ENTRY = 64  # bytes of an edge of a block, with copies
-# bytes of a block
-_LEAST = 2**22
+_LEAST = 2**22  # bytes of a block
 _MOST = 2**28
-# in the order of the manifest
+# The arrays in the order of the manifest.
 _ARRAYS = ("x", "y", "split", "col", *EDGE_DATA, "rowptr", "node", "cluster_ptr", "id")
 
 log = logging.getLogger(__name__)
@@ -59,8 +56,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Partitioned:
-    """What `partition_folder` has made: the folder's ``manifest``, and facts; ``edges_inside``
-    clusters are a share.
+    """What `partition_folder` has made.
+
+    Attributes:
+        manifest: of the folder.
+        method: by which the graph was cut.
+        sizes: [clusters], the nodes of each cluster.
+        edges_inside: the share of the edges with both ends in one cluster.
     """
 
     manifest: Manifest
@@ -87,13 +89,13 @@ def partition_folder(
     Args:
         folder: of a graph, without clusters.
         out: must not exist, or be empty.
-        clusters: c, from 1 to N. Empty clusters are dropped, so there may be fewer. None: as many
-            as batches need to show the classes (see `gistgnn.graphs.clustering`); the graph is cut
-            up to three times.
+        clusters: c, from 1 to N. Empty clusters are dropped, so there may be fewer. Defaults to as
+            many as batches need to show the classes (see `gistgnn.graphs.clustering`); for this the
+            graph is cut up to three times.
         method: "metis"; "stream", which reads the edges in blocks; "random"; or "auto": METIS where
             its memory fits, otherwise stream.
-        memory: bytes that the process, and METIS's, may take, without the pages of mapped files;
-            None: 2 GiB, or 1 GiB more than it takes already.
+        memory: bytes that the process, and METIS's, may take, without the pages of mapped files.
+            Defaults to 2 GiB, or to 1 GiB more than it takes already.
         seed: the same seed gives the same clusters.
         progress: show it on standard error.
     """
@@ -118,12 +120,12 @@ def partition_folder(
 
 
 def _clusters_of(graph: Graph, count: int | None, method: str, seed: int) -> Clusters:
-    """Cut a graph into some clusters; None: into as many as batches need."""
+    """Cut a graph into ``count`` clusters, by default into as many as batches need."""
 
     def cut(count: int) -> Clusters:
         if method != "stream":
             return cluster(graph.edges, graph.num_nodes, count, method, seed)
-        # kept in no cache
+        # These are not cached: they are written to a folder.
         return clusters_of_parts(streaming.stream_clusters(graph.edges, count, seed), count)
 
     def share(made: Clusters, per_batch: int) -> float | None:
@@ -162,10 +164,12 @@ def _chosen(method: str, edges: CSR, room: int) -> str:
 def _write_renumbered(
     source: Path, clusters: Clusters, room: int, folder: Path
 ) -> tuple[Manifest, float]:
-    """Write a folder in the order of clusters; return its manifest and the share of edges inside
-    clusters.
+    """Write a folder in the order of clusters.
+
+    Returns its manifest and the share of edges inside clusters.
     """
-    # in blocks, whose rows are read from the mapped arrays in ascending order of the old numbers
+    # It is written in blocks. A block's rows are read from the mapped arrays in ascending order of
+    # the old numbers.
     manifest, tensors = open_arrays(source)
     old = {name: tensor.numpy() for name, tensor in tensors.items()}
     node = clusters.order.numpy()
@@ -196,8 +200,9 @@ def _write_renumbered(
 def _write_edges(
     old: dict[str, Array], clusters: Clusters, most: int, folder: Path
 ) -> tuple[dict[str, ArrayEntry], int]:
-    """Write the arrays of the edges, about ``most`` edges at once; return how many edges are inside
-    clusters, too.
+    """Write the arrays of the edges, about ``most`` edges at once.
+
+    Also returns how many edges are inside clusters.
     """
     files = {name: _like(old[name], folder, name) for name in ("col", *EDGE_DATA) if name in old}
     order = clusters.order.numpy()
@@ -212,7 +217,7 @@ def _write_edges(
         source = place_of_node[part.col.numpy()]
         target = part.targets().numpy() + nodes.start
         inside += int((cluster_of[source] == cluster_of[target]).sum())
-        # equal edges keep their order, as their data may differ
+        # Equal edges keep their order, as their data may differ.
         sorting = np.lexsort((source, target))
         for name, file in files.items():
             file.append(

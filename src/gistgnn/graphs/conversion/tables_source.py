@@ -27,7 +27,7 @@ _RESERVED = (_NODE, _SPLIT, _LABEL)
 _IDS = "ids.parquet"  # the id and the number of every node, until the edges are read
 _SEVERAL = re.compile(r"y\d+")
 _ID_NAME = re.compile(r"(?i:(.*[_ .-])?(id|idx|index|uid|uuid))|.*[a-z](Id|ID)")
-# a label that is a number; "1_0" is a text
+# A label that is a number. "1_0" is a text.
 _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 # No list of words, as DuckDB makes a join of it, and rows leave a join in any order.
 _IS_MISSING = (
@@ -36,14 +36,13 @@ _IS_MISSING = (
 
 
 class TablesSource:
-    """A table of edges with the columns `source` and `target`, and a table of nodes: CSV or Parquet
-    files, or folders.
+    """A table of edges and a table of nodes: CSV or Parquet files, or folders of them.
 
-    The table of nodes has a row for each node, with the columns `y` (or `y0`, `y1`, ... for several
-    labels), `split` (train, val, test or empty) and optionally `node`, the id that edges name it
-    by; otherwise that is the row's number. All others are features. In Parquet, `x` and `y` may be
-    columns of lists. A column without a name that numbers the rows, as pandas writes its index, is
-    left out.
+    The table of edges has the columns `source` and `target`. The table of nodes has a row for each
+    node, with the columns `y` (or `y0`, `y1`, ... for several labels), `split` (train, val, test or
+    empty) and optionally `node`, the id that edges name it by; otherwise that is the row's number.
+    All others are features. In Parquet, `x` and `y` may be columns of lists. A column without a
+    name that numbers the rows, as pandas writes its index, is left out.
     """
 
     classes = None
@@ -133,8 +132,9 @@ class TablesSource:
         return places
 
     def _check_index(self, connection: Any, place: int) -> None:
-        """Leave a column without a name out, with a note; refuse it where it may be the ids, or
-        features.
+        """Leave a column without a name out, with a note.
+
+        It is refused where it may be the ids, or features.
         """
         table = self._nodes
         title = table.title(place)
@@ -189,8 +189,9 @@ class TablesSource:
                 )
 
     def _class_numbers(self, connection: Any) -> dict[str, int]:
-        """Return the numbers of the classes that the column y names; none, if all its labels are
-        numbers.
+        """Return the numbers of the classes that the column y names.
+
+        There are none if all its labels are numbers.
         """
         table = self._nodes
         if _LABEL not in self._place or not table.is_text(self._y[0]):
@@ -212,8 +213,9 @@ class TablesSource:
         return class_numbers(counts)
 
     def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield features [n, F], labels [n] or [n, K] and splits [n] of all nodes, in the order of
-        the rows.
+        """Yield features [n, F], labels [n] or [n, K] and splits [n] of all nodes.
+
+        They are in the order of the rows.
         """
         table = self._nodes
         selected = {f"x{place}": table.number(place) for place in self._x}
@@ -253,8 +255,9 @@ class TablesSource:
                 start += len(x)
 
     def _label_number(self, place: int) -> str:
-        """Return SQL for labels that are numbers: -1 where one is missing, NaN where one of several
-        is.
+        """Return SQL for labels that are numbers.
+
+        Where one is missing it is -1, or NaN where it is one of several.
         """
         table = self._nodes
         if table.kinds[place].endswith("]"):
@@ -308,11 +311,11 @@ class TablesSource:
     def write_ids(self, folder: Path, memory: int) -> ArrayEntry:
         """Write the nodes' ids, for the graph and for `edges`."""
         table = self._nodes
-        place = self._place[_NODE]
+        id_column = self._place[_NODE]
         with database(folder, memory) as connection:
             file = quoted(str(folder / _IDS))
             columns = (
-                f"{table.text(place)} AS id, {table.identity(place)} AS same, row_number() "
+                f"{table.text(id_column)} AS id, {table.identity(id_column)} AS same, row_number() "
                 "OVER () - 1 AS number"
             )
             connection.execute(
@@ -322,11 +325,11 @@ class TablesSource:
                 f"SELECT min(id) FROM {file} GROUP BY same HAVING count(*) > 1 OR same = '' LIMIT 1"
             )
             for (text,) in connection.sql(twice).fetchall():
-                what = (
+                fault = (
                     f"node {printable(text)[:80]!r} is in two rows" if text else "a node has no id"
                 )
                 raise InputError(
-                    f"{what}; expected a row for each node, with an id of its own in the column "
+                    f"{fault}; expected a row for each node, with an id of its own in the column "
                     f"{_NODE}"
                 )
             if (
