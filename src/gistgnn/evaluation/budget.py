@@ -226,7 +226,7 @@ def _layer_costs(
         ):
             if not graph.has_product(layer):
                 product_bytes = graph.nodes * graph.features * graph.size + max(
-                    _operator_bytes([layer.operator], graph)
+                    operator_bytes([layer.operator], graph)
                 )
             uses_product = product_bytes <= most_kept
         received = read if uses_product else sent or read
@@ -304,7 +304,7 @@ def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
     names = [
         layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs
     ]
-    operators, preparing = _operator_bytes(dict.fromkeys(names), graph)
+    operators, preparing = operator_bytes(dict.fromkeys(names), graph)
     entries = graph.edges + graph.nodes
     most = 0
     first = gnn.convs[0]
@@ -349,7 +349,7 @@ def _sent(gnn: GNN, graph: GraphShape) -> list[tuple[Layer, int, int]]:
     return sizes
 
 
-def _operator_bytes(names: Iterable[str], graph: GraphShape) -> tuple[int, int]:
+def operator_bytes(names: Iterable[str], graph: GraphShape) -> tuple[int, int]:
     """Return the bytes that operators still to be computed need afterwards, and at the peak."""
     if graph.stored or graph.computed:
         return 0, 0
