@@ -415,7 +415,8 @@ def test_making_a_batch_counts_where_a_gpu_does_it() -> None:
     """Where little but the edges of batches fills the memory, they decide the peak."""
     dense = replace(LARGE, edges=10**8, features=2)
     sampler = ClusterSampling(10, 5, precompute=False)
-    run = config("graphsage", (8,), sampler=sampler, evaluation=Evaluation("parts", parts=1000, sample=1))
+    evaluation = Evaluation("parts", parts=1000, sample=1)
+    run = config("graphsage", (8,), sampler=sampler, evaluation=evaluation)
     on_gpu = peaks(replace(run, device="cuda"), dense, gpu=2**50)["cuda"]
     into_batch = dense.edges // 2
     assert on_gpu > 41 * into_batch

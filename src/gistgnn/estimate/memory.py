@@ -45,10 +45,13 @@ def induced_bytes(nodes: int, edges: int, inside: int) -> int:
         edges: all that lead into these nodes.
         inside: those of them that begin at one of these nodes, too.
     """
-    # Numbers of 4 bytes are sources and clusters, those of 8 bytes places. One byte is a mask.
-    until_the_end = (4 + 4 + 8 + 1 + 8 + 8) * edges  # source, cluster, local, inside, before, places
-    scattering = 8 * edges + 8 * inside  # the numbers of the edges, and the places of those inside
-    collecting = (8 + 8 + 4) * inside + (8 + 8 + 8) * nodes  # the places, the sources, the rowptr
+    # The tensors of `_EdgesOnGPU.induced`, by the names that they have there.
+    # For every edge into the batch: source, cluster, local, inside, before and new_places.
+    until_the_end = (4 + 4 + 8 + 1 + 8 + 8) * edges
+    # While places are scattered: the numbers of these edges, and places.
+    scattering = 8 * edges + 8 * inside
+    # While the result is collected: places, twice the sources; ends, and twice the rowptr.
+    collecting = (8 + 8 + 4) * inside + (8 + 8 + 8) * nodes
     return until_the_end + max(scattering, collecting)
 
 
@@ -203,7 +206,7 @@ class Memory:
         return Counter({self._device: device}) + Counter({"cpu": host})
 
     def _making_of_a_batch(self) -> int:
-        """Return what a thread takes for a while on a GPU that makes the next batch of clusters."""
+        """Return what making the next batch takes, beside the batch, on a GPU that makes it."""
         run = self.run
         is_made_there = isinstance(run.config.sampler, ClusterSampling) and not run.seen.stored
         if self._device != "cuda" or not is_made_there:
@@ -213,9 +216,7 @@ class Memory:
         return induced_bytes(nodes, edges_into_batch, run.expected.edges[0])
 
     def _product(self) -> int:
-        """Return what the first batch of clusters takes for a while, as it computes Ā x of the whole
-        graph.
-        """
+        """Return what the first batch takes while it computes Ā x of the whole graph."""
         run = self.run
         seen = run.seen
         gnn = as_gnn(run.narrow)
@@ -224,7 +225,8 @@ class Memory:
         first = gnn.convs[0]
         if not run.expected.precomputed or not propagates_features(first):
             return 0
-        _, peak = operator_bytes([first.operator], GraphShape(seen.nodes, seen.edges, seen.features))
+        graph = GraphShape(seen.nodes, seen.edges, seen.features)
+        _, peak = operator_bytes([first.operator], graph)
         edges_on_gpu = 4 * (seen.nodes + seen.edges) if self._device == "cuda" else 0
         return peak + edges_on_gpu
 
