@@ -17,6 +17,7 @@ from torch import nn
 from torch_geometric.nn import SAGEConv
 
 from gistgnn.estimate import Option, Plan, Resources, chosen_store, make_plan, require_room
+from gistgnn.estimate.memory import induced_bytes
 from gistgnn.estimate.refusal import as_gist
 from gistgnn.estimate.resources import DISK
 from gistgnn.estimate.shapes import FACTORS, RunShape
@@ -25,8 +26,9 @@ from gistgnn.graphs import load
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
+from gistgnn.sampling.clusters import _EdgesOnGPU
 from gistgnn.settings import Training
-from gistgnn.utils.process_memory import held_bytes
+from gistgnn.utils.process_memory import PeakBytes, held_bytes
 from tests.graph_folders.folders import some_graph
 from tests.helpers.clustered_folders import make_clustered
 from tests.helpers.models import C, F, Stack, tiny_graph
@@ -371,3 +373,62 @@ def test_a_folder_is_evaluated_by_layers_and_takes_less_memory(folder: Path) -> 
         require_room(
             replace(run, sampler=ClusterSampling(60, 60)), sizes, replace(AMPLE, host=10 * MIB)
         )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "degree", "clusters", "per_batch", "inside", "alone"),
+    [
+        (10_000, 100, 50, 5, 0.6, False),
+        (10_000, 100, 50, 5, 0.0, False),
+        (20_000, 50, 50, 25, 0.9, True),
+        (10_000, 5, 50, 50, 0.5, False),
+        (10_000, 1, 50, 50, 0.5, False),
+    ],
+)
+def test_the_edges_of_a_batch_on_a_gpu_take_what_is_planned(
+    nodes: int, degree: int, clusters: int, per_batch: int, inside: float, alone: bool
+) -> None:
+    """The same operations run on the CPU, on a share of edges ``inside`` clusters."""
+    rng = np.random.default_rng(0)
+    cluster_size = nodes // clusters
+    target = np.sort(rng.integers(nodes, size=nodes * degree))
+    neighbour = target // cluster_size * cluster_size + rng.integers(cluster_size, size=len(target))
+    is_inside = rng.random(len(target)) < inside
+    source = np.where(is_inside, neighbour, rng.integers(nodes, size=len(target)))
+    first_nodes = np.arange(clusters + 1) * cluster_size
+    edges = _EdgesOnGPU.of(
+        np.searchsorted(target, np.arange(nodes + 1)).astype(np.int32),
+        source.astype(np.int32),
+        first_nodes,
+        np.arange(clusters, dtype=np.int32).repeat(cluster_size),
+        torch.device("cpu"),
+    )
+    group = np.sort(rng.permutation(clusters)[:per_batch])
+    with PeakBytes() as counted:
+        batch, _ = edges.induced(group, alone=alone)
+    into_batch = sum(stop - start for start, stop in edges.cuts(group))
+    planned = induced_bytes(per_batch * cluster_size, into_batch, batch.num_edges)
+    assert 0.75 < planned / counted.peak < 1.3, (planned, counted.peak)
+
+
+def test_making_a_batch_counts_where_a_gpu_does_it() -> None:
+    """Where little but the edges of batches fills the memory, they decide the peak."""
+    dense = replace(LARGE, edges=10**8, features=2)
+    sampler = ClusterSampling(10, 5, precompute=False)
+    evaluation = Evaluation("parts", parts=1000, sample=1)
+    run = config("graphsage", (8,), sampler=sampler, evaluation=evaluation)
+    on_gpu = peaks(replace(run, device="cuda"), dense, gpu=2**50)["cuda"]
+    into_batch = dense.edges // 2
+    assert on_gpu > 41 * into_batch
+    assert peak(run, dense) < on_gpu - 30 * into_batch
+
+
+def test_the_product_of_the_whole_graph_counts_where_batches_use_it() -> None:
+    """An evaluation by parts has none of its own."""
+    dense = replace(LARGE, edges=10**8, features=2)
+    run = config("gcn", (8,), evaluation=Evaluation("parts", parts=1000, sample=1))
+    with_product, without = (
+        peak(replace(run, sampler=ClusterSampling(1000, 1, precompute=precompute)), dense)
+        for precompute in (True, False)
+    )
+    assert with_product > without + 30 * dense.edges

@@ -11,11 +11,13 @@ from gistgnn.evaluation.budget import (
     GraphShape,
     layer_costs,
     least_bytes,
+    operator_bytes,
     plan_layers,
     whole_graph_bytes,
 )
 from gistgnn.evaluation.inference import nodes_at_once
-from gistgnn.nn.gnn import as_gnn, row_wise
+from gistgnn.nn.gnn import as_gnn, propagates_features, row_wise
+from gistgnn.sampling import ClusterSampling
 from gistgnn.theta.registry import STORES
 
 Bytes = Counter[str]
@@ -33,6 +35,24 @@ STAGES = {
     "saving": "while it is saved",
 }
 """What a run does when it may hold most, in the words of messages."""
+
+
+def induced_bytes(nodes: int, edges: int, inside: int) -> int:
+    """Return the peak of `ClusterBatches` on a GPU while it finds the edges of one batch, in bytes.
+
+    Args:
+        nodes: of the batch.
+        edges: all that lead into these nodes.
+        inside: those of them that begin at one of these nodes, too.
+    """
+    # The tensors of `_EdgesOnGPU.induced`, by the names that they have there.
+    # For every edge into the batch: source, cluster, local, inside, before and new_places.
+    until_the_end = (4 + 4 + 8 + 1 + 8 + 8) * edges
+    # While places are scattered: the numbers of these edges, and places.
+    scattering = 8 * edges + 8 * inside
+    # While the result is collected: places, twice the sources; ends, and twice the rowptr.
+    collecting = (8 + 8 + 4) * inside + (8 + 8 + 8) * nodes
+    return until_the_end + max(scattering, collecting)
 
 
 class Scoring(NamedTuple):
@@ -93,9 +113,10 @@ class Memory:
         scored = self.scoring.memory
         if self._streams and self._device == "cuda":
             scored += run.theta  # the model, which is scored there
+        training = max(self.activations + self._making_of_a_batch(), self._product())
         stages = {
             "loading": graph + Counter({self._device: loading}),
-            "training": resident + Counter({self._device: self.activations}),
+            "training": resident + Counter({self._device: training}),
             "evaluation": resident
             + recorded
             + Counter({self._device: scored, DISK: self.scoring.files}),
@@ -183,6 +204,31 @@ class Memory:
         device += (_WAITING + 1) * (features_of_batch + 4 * edges)
         device += factors.entry * (edges + nodes)
         return Counter({self._device: device}) + Counter({"cpu": host})
+
+    def _making_of_a_batch(self) -> int:
+        """Return what making the next batch takes, beside the batch, on a GPU that makes it."""
+        run = self.run
+        is_made_there = isinstance(run.config.sampler, ClusterSampling) and not run.seen.stored
+        if self._device != "cuda" or not is_made_there:
+            return 0
+        nodes = run.expected.nodes[0]
+        edges_into_batch = run.seen.edges * nodes // run.seen.nodes
+        return induced_bytes(nodes, edges_into_batch, run.expected.edges[0])
+
+    def _product(self) -> int:
+        """Return what the first batch takes while it computes Ā x of the whole graph."""
+        run = self.run
+        seen = run.seen
+        gnn = as_gnn(run.narrow)
+        if gnn is None or seen.stored or run.sparse:
+            return 0
+        first = gnn.convs[0]
+        if not run.expected.precomputed or not propagates_features(first):
+            return 0
+        graph = GraphShape(seen.nodes, seen.edges, seen.features)
+        _, peak = operator_bytes([first.operator], graph)
+        edges_on_gpu = 4 * (seen.nodes + seen.edges) if self._device == "cuda" else 0
+        return peak + edges_on_gpu
 
     def _parameters(self) -> Bytes:
         """Return what Θ, the best Θ, moments, the scored model and training sub-GCNs take."""

@@ -12,7 +12,7 @@ from gistgnn.errors import InputError
 from gistgnn.estimate.memory import Memory
 from gistgnn.estimate.resources import DISK, Resources
 from gistgnn.estimate.shapes import RunShape
-from gistgnn.estimate.time import Speed
+from gistgnn.estimate.time import Speed, measure_speed
 from gistgnn.fit.trials import NARROWEST
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import RunConfig
@@ -35,8 +35,8 @@ class Option:
 
     Args:
         memory: what it takes; `memory.run` has its sizes.
-        seconds: of a step, a round, an epoch, an evaluation, and the total of the run. None: not
-            estimated.
+        seconds: of a step, a round, an epoch, an evaluation, and the total of the run. Defaults to
+            no estimate.
     """
 
     memory: Memory
@@ -75,7 +75,7 @@ class Option:
 
     @property
     def total(self) -> float:
-        """The seconds of all of it; 0: not estimated."""
+        """The seconds of the whole run, or 0 where they are not estimated."""
         return self.seconds["total"] if self.seconds else 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,23 +111,34 @@ class Option:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run for several m and several stores."""
+    """A run for several m and several stores.
+
+    Attributes:
+        graph: the sizes of the graph.
+        batch: the sizes of a step's batch.
+        parameters: how many numbers the full model has.
+        theta: bytes of Θ in the first store.
+        resources: what the run may take.
+        options: every m in every store.
+        sampler: the settings of the sampler, or None where every step sees the whole graph.
+        narrow: ordinary training of a model of widths `NARROWEST`, to try before a wider one; None
+            where the model is not wider.
+        suited: the m that a run has by default, which follows from the widths.
+    """
 
     graph: GraphSizes
-    batch: GraphSizes  # the sizes of a step's batch
-    parameters: int  # of the full model, a number
-    theta: int  # bytes of Θ in the first store
+    batch: GraphSizes
+    parameters: int
+    theta: int
     resources: Resources
-    options: list[Option]  # every m in every store
-    # of the run, with its settings; None: every step sees the whole graph
+    options: list[Option]
     sampler: dict[str, Any] | None
-    # ordinary training of a model of widths `NARROWEST`, to try before a wider one
     narrow: Option | None
-    suited: int  # the m that a run has by default, which follows from the widths
+    suited: int
 
     @property
     def choice(self) -> Option | None:
-        """What to choose of what fits; None: nothing does.
+        """The option to choose of those that fit, or None where nothing fits.
 
         Θ is in memory if possible, and m is the nearest to the one that suits the widths.
         """
@@ -146,11 +157,13 @@ class Plan:
 
     @property
     def instead(self) -> str | None:
-        """What usually scores higher in the same time, where the full model fits; None: the advice
-        is not to split it, or it does not fit, or m = 1 is not planned.
+        """What usually scores higher in the same time, where the full model fits in memory.
+
+        It is None where the choice is not to split the model, where the full model does not fit,
+        and where m = 1 is not planned.
         """
-        whole = (option.fits for option in self.options if _is_whole(option))
-        if self.choice is None or self.choice.sub_gcns == 1 or not any(whole):
+        full_model_fits = any(option.fits for option in self.options if _is_whole(option))
+        if self.choice is None or self.choice.sub_gcns == 1 or not full_model_fits:
             return None
         return f"{SELDOM_BEST}: --budget TIME usually scores higher, or --method parts on workers"
 
@@ -228,9 +241,10 @@ def make_plan(
     config_of = partial(_with_sub_gcns, config) if isinstance(config, RunConfig) else config
     runs = _shapes(config_of, sizes, resources.ranks, sub_gcns)
     first = runs[0]
-    speed = Speed() if timed else None
+    # The speed depends on the model and on m, not on where Θ lies.
+    speeds: dict[RunShape, Speed] | None = {} if timed else None
     options = [
-        _option(Memory(run, store, resources), speed) for store, run in product(stores, runs)
+        _option(Memory(run, store, resources), speeds) for store, run in product(stores, runs)
     ]
     narrow = None
     hidden = first.config.model.hidden
@@ -238,7 +252,7 @@ def make_plan(
         run = config_of(1)
         model = replace(run.model, hidden=tuple(min(width, NARROWEST) for width in hidden))
         narrow = _option(
-            Memory(RunShape(replace(run, model=model), sizes), stores[0], resources), speed
+            Memory(RunShape(replace(run, model=model), sizes), stores[0], resources), speeds
         )
     is_halved = stores[0] == DISK and first.config.store_precision == "bf16"
     split = first.config.partitioned_dims
@@ -256,9 +270,17 @@ def make_plan(
     )
 
 
-def _option(memory: Memory, speed: Speed | None) -> Option:
-    """Return a run with its seconds, or without them where there is no speed."""
-    return Option(memory, speed.seconds(memory) if speed else None)
+def _option(memory: Memory, speeds: dict[RunShape, Speed] | None) -> Option:
+    """Return a run with its seconds.
+
+    ``speeds`` are those that are measured already, to which this run's is added; None: the run is
+    not timed.
+    """
+    if speeds is None:
+        return Option(memory)
+    if memory.run not in speeds:
+        speeds[memory.run] = measure_speed(memory)
+    return Option(memory, speeds[memory.run].seconds(memory))
 
 
 def _is_whole(option: Option) -> bool:
@@ -276,7 +298,7 @@ def _shapes(
     ranks: int,
     sub_gcns: Sequence[int] | None,
 ) -> list[RunShape]:
-    """Return the run for every m; of the usual ones for those that are possible."""
+    """Return the run for every m; without a list of them, for every usual m that is possible."""
     usual = sorted(m for m in {*SUB_GCNS, ranks} if m >= ranks)
     runs: list[RunShape] = []
     for m in sub_gcns or usual:

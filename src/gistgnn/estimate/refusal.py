@@ -22,8 +22,9 @@ from gistgnn.utils.process_memory import peak_memory_bytes
 
 
 def as_gist(config: RunConfig) -> RunConfig:
-    """Return the run of GIST that takes as much memory as a run; with a budget, the least that may
-    be chosen.
+    """Return the run of GIST that takes as much memory as a run.
+
+    For a run with a budget of time it is the narrowest one that may be chosen.
     """
     if config.training.budget:
         m = even_parts(config.model.hidden)[-1]
@@ -67,8 +68,8 @@ def whole_model_fits(config: RunConfig, sizes: GraphSizes, resources: Resources)
     """
     if config.model.own:
         return False
-    whole = replace(config, sub_gcns=1, store="memory", store_precision="float32", share="whole")
-    return _memory(whole, sizes, resources).fits
+    full = replace(config, sub_gcns=1, store="memory", store_precision="float32", share="whole")
+    return _memory(full, sizes, resources).fits
 
 
 def require_room(
@@ -93,12 +94,12 @@ def require_room(
     memory = _memory(run, sizes, resources)
     if memory.fits:
         return
-    place = memory.lacking[0]
+    lacking = memory.lacking[0]
     m = f"m = {run.sub_gcns}"
     name = m if config.method == "gist" else f"{config.method}, {m},"
-    needed = size(memory.peaks[place])
-    available = size(resources.limits[place])
-    if place == DISK:
+    needed = size(memory.peaks[lacking])
+    available = size(resources.limits[lacking])
+    if lacking == DISK:
         can_be_halved = STORES[run.store].holds == DISK and run.store_precision == "float32"
         ways = "choose another --out"
         if can_be_halved:
@@ -107,9 +108,9 @@ def require_room(
             f"{name} needs {needed} of the disk, {available} are free there: make room, {ways}"
         )
     on_ranks = f" on each of {resources.ranks} ranks" if resources.ranks > 1 else ""
-    where = f"{LACKING[place]}{on_ranks} ({STAGES[memory.stage]})"
+    where = f"{LACKING[lacking]}{on_ranks} ({STAGES[memory.stage]})"
     ways = _what_would_fit(config, sizes, resources, stores)
-    limit = resources.host_limit if place == "cpu" else ""
+    limit = resources.host_limit if lacking == "cpu" else ""
     if not limit:
         ways += "; --memory GIB allows more"
     raise InputError(f"{name} needs {needed} of {where}, {available} are available{limit}: {ways}")
@@ -125,9 +126,7 @@ def out_of_memory(device: torch.device, error: Exception) -> InputError:
 def _what_would_fit(
     config: RunConfig, sizes: GraphSizes, resources: Resources, stores: Sequence[str]
 ) -> str:
-    """Say what would fit in place of a run that does not; ``stores`` are the places for Θ that may
-    be named.
-    """
+    """Say what would fit in place of a run that does not; for the arguments see `require_room`."""
     depends_on_m = config.method in ("gist", "parts")
     run = as_gist(config)
     if depends_on_m:

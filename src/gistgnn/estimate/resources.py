@@ -16,18 +16,27 @@ _LOADED = 80 * 2**20  # bytes of modules of Python that are loaded later
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may take, in bytes. Pages of mapped files do not count: they are the system's
-    cache.
+    """What a run may take, in bytes.
+
+    Pages of mapped files do not count: they are the system's cache. With several ranks, the sizes
+    are those of one rank, but for the disk.
+
+    Attributes:
+        host: memory of the process, with what it holds already.
+        gpu: memory of the run's GPU, or None where the run is on the CPU.
+        disk: space for the run's files, with what the Θ of a resumed run holds already.
+        base: what the process holds already.
+        ranks: W, the processes that train together.
+        local: how many of the ranks share the memory of this machine.
+        limit: the limit of a container or ulimit that leaves less than the machine has, or None.
     """
 
-    host: int  # memory of the process, with what it holds already
-    gpu: int | None  # memory of the run's GPU, or None where the run is on the CPU
-    disk: int  # room for the run's files, with what the Θ of a resumed run holds already
-    base: int  # what the process holds already
-    # W, the processes that train together; all sizes are those of one of them, but for the disk
+    host: int
+    gpu: int | None
+    disk: int
+    base: int
     ranks: int = 1
-    local: int = 1  # of these on this machine, whose memory they share
-    # the limit, of a container or ulimit, that leaves less than the machine has
+    local: int = 1
     limit: int | None = None
 
     @classmethod
@@ -70,12 +79,10 @@ class Resources:
 
     @property
     def host_limit(self) -> str:
-        """Say which limit the host's memory is part of; empty: of none but the machine's."""
-        return (
-            f" of the limit of {size(self.limit)} that is set for this process"
-            if self.limit
-            else ""
-        )
+        """The end of a message on the host's memory: which limit it is part of, if there is one."""
+        if not self.limit:
+            return ""
+        return f" of the limit of {size(self.limit)} that is set for this process"
 
     @property
     def device(self) -> str:

@@ -15,8 +15,9 @@ from gistgnn.schedule import Schedule
 
 
 class Factors(NamedTuple):
-    """How many numbers a training step of a kind of model holds, measured (`benchmarks/plan.py`
-    checks them).
+    """How many numbers a training step of a kind of model holds.
+
+    They were measured; `benchmarks/plan.py` checks them.
     """
 
     kept: float  # of each node and output feature of a hidden layer, until the gradient has passed

@@ -1,6 +1,4 @@
-"""The time of a run: a few rounds are trained on a random graph, and their times grow to the size
-of the run.
-"""
+"""The time of a run: that of a few rounds on a random graph, grown to the size of the run."""
 
 import logging
 from dataclasses import replace
@@ -31,49 +29,37 @@ _STEPS = 5  # of a round; fewer where each takes long
 _FILES = 1e9  # bytes a second of an ordinary disk, for Θ; it is not measured
 
 
-class _Seconds(NamedTuple):
+class Speed(NamedTuple):
+    """The seconds that the parts of a run take on this machine; see `measure_speed`."""
+
     step: float  # of all sub-GCNs
     exchange: float  # taking all sub-GCNs out of Θ in memory, and merging them
     evaluation: float
 
+    def seconds(self, memory: Memory) -> dict[str, float]:
+        """Return the seconds of a step, a round, an epoch, an evaluation, and the whole run."""
+        run = memory.run
+        schedule = run.schedule
+        exchange = sum(run.moved) / _FILES if memory.home == DISK else self.exchange
+        steps_in_round = min(schedule.local_steps, schedule.steps)
+        rounds = schedule.steps / steps_in_round
+        training = schedule.steps * self.step + rounds * exchange
+        return {
+            "step": self.step if memory.fused else self.step / len(run.subs),
+            "round": steps_in_round * self.step + exchange,
+            "epoch": training / run.config.training.all_epochs,
+            "evaluation": self.evaluation,
+            "total": training + run.evaluations * self.evaluation,
+        }
 
-class Speed:
-    """How long the parts of a run take on this machine.
+
+def measure_speed(memory: Memory) -> Speed:
+    """Train a few rounds like those of a run, and return how long the parts of the run take.
 
     The same model is trained by the same runner on a random graph, as large as a batch. Where that
     would take long, or much memory, the graph is smaller and the model narrower. Then times grow as
     multiply-adds do, or as the bytes of Θ.
     """
-
-    def __init__(self) -> None:
-        self._timed: dict[Any, _Seconds] = {}
-
-    def seconds(self, memory: Memory) -> dict[str, float]:
-        """Return the seconds of a step, a round, an epoch, an evaluation, and the total of a
-        run.
-        """
-        run = memory.run
-        schedule = run.schedule
-        m = len(run.subs)
-        key = m, run.config.model.hidden
-        if key not in self._timed:
-            self._timed[key] = _time(memory)
-        timed = self._timed[key]
-        exchange = sum(run.moved) / _FILES if memory.home == DISK else timed.exchange
-        steps_in_round = min(schedule.local_steps, schedule.steps)
-        rounds = schedule.steps / steps_in_round
-        training = schedule.steps * timed.step + rounds * exchange
-        return {
-            "step": timed.step if memory.fused else timed.step / m,
-            "round": steps_in_round * timed.step + exchange,
-            "epoch": training / run.config.training.all_epochs,
-            "evaluation": timed.evaluation,
-            "total": training + run.evaluations * timed.evaluation,
-        }
-
-
-def _time(memory: Memory) -> _Seconds:
-    """Train some rounds like those of a run, perhaps smaller, and return what the run's take."""
     run = memory.run
     evaluation_settings = run.config.evaluation
     nodes = run.expected.nodes[0]
@@ -86,13 +72,13 @@ def _time(memory: Memory) -> _Seconds:
     first = run.subs[0]
     timed = small.subs[0]
 
-    together = len(run.subs) if memory.fused else 1  # sub-GCNs whose activations there are at once
+    together = len(run.subs) if memory.fused else 1  # Sub-GCNs that hold activations at once.
     bytes_of_node = 12 * features + small.activations(timed) * together / nodes
     operations_of_node = len(run.subs) * _trained(timed, 1, degree)
     device = memory.resources.device
-    room = min(_MEMORY, memory.resources.limits[device] // 4)
-    most = min(_OPERATIONS[device] / operations_of_node, room / bytes_of_node)
-    count = min(max(round(most), _LEAST), nodes)  # nodes of the graph on which it trains
+    memory_bytes = min(_MEMORY, memory.resources.limits[device] // 4)
+    most_nodes = min(_OPERATIONS[device] / operations_of_node, memory_bytes / bytes_of_node)
+    count = min(max(round(most_nodes), _LEAST), nodes)  # Nodes of the graph on which it trains.
     steps = round(_OPERATIONS[device] / 4 / (operations_of_node * count))
     steps = min(max(steps, 1), _STEPS)
     fewer = replace(sizes, nodes=count, edges=round(edges * count / nodes))
@@ -102,16 +88,17 @@ def _time(memory: Memory) -> _Seconds:
     step *= _trained(first, nodes, edges) / _trained(timed, count, degree * count)
     exchange = rounds["take"] + rounds["merge"]
     exchange *= _bytes_of_slices(run) / _bytes_of_slices(small)
-    share = inside = 1.0  # of the nodes and of the edges that an evaluation sees
+    scored_nodes: float = run.sizes.nodes
+    scored_edges: float = run.sizes.edges
     if evaluation_settings.parts:
-        share = (
-            evaluation_settings.sample or evaluation_settings.parts
-        ) / evaluation_settings.parts
-        inside = share * METIS_INSIDE  # edges between parts are left out
+        scored_parts = evaluation_settings.sample or evaluation_settings.parts
+        share = scored_parts / evaluation_settings.parts
+        scored_nodes *= share
+        scored_edges *= share * METIS_INSIDE  # Edges between parts are left out.
     evaluation = rounds["evaluate"]
-    evaluation *= _scored(run, share * run.sizes.nodes, inside * run.sizes.edges)
+    evaluation *= _scored(run, scored_nodes, scored_edges)
     evaluation /= _scored(small, count, degree * count)
-    return _Seconds(step, exchange, evaluation)
+    return Speed(step, exchange, evaluation)
 
 
 def _trained(sub: SubShape, nodes: float, edges: float) -> float:
@@ -163,8 +150,9 @@ def _small(config: RunConfig, steps: int = _STEPS) -> RunConfig:
 
 
 def _train(config: RunConfig, sizes: GraphSizes) -> dict[str, float]:
-    """Train on a random graph; return the mean seconds of every activity in the rounds after the
-    first.
+    """Train on a random graph, and return the seconds of a round, by activity.
+
+    They are means over the rounds after the first.
     """
     graph = _random_graph(sizes)
     gist = config.trainer(sizes.features, sizes.classes)
@@ -175,7 +163,7 @@ def _train(config: RunConfig, sizes: GraphSizes) -> dict[str, float]:
             first.update(run.progress.seconds)
 
     callback = SimpleNamespace(on_round_end=on_round_end)
-    logging.disable(logging.WARNING)  # such as the note that most parameters are not trained
+    logging.disable(logging.WARNING)  # Such as the note that most parameters are not trained.
     try:
         result = config.fit(gist, graph, progress=False, callbacks=[callback])
     finally:

@@ -1,6 +1,4 @@
-"""Blocks of nodes: which nodes each layer of a model computes, and what some of them are computed
-from.
-"""
+"""Blocks of nodes: the nodes that a layer computes at a time, with the edges that they need."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,19 +13,22 @@ from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import ENTRIES, Operator
 from gistgnn.utils.tensors import row_pieces
 
-MOST = 0.75  # share of the nodes; above it all are computed, which reads the disk in order
+MOST = 0.75
+"""The share of the nodes above which all are computed: that reads the disk in order."""
 
 
 @dataclass(frozen=True, eq=False)
 class RequiredNodes:
-    """The nodes that a layer computes: few, where few nodes of a graph in a folder of clusters are
-    scored.
+    """The nodes that a layer computes.
+
+    Of a graph in a folder of clusters these may be few, where few nodes are scored.
 
     Args:
         adj: the graph, on the host.
         inputs: how many nodes the layer's input has.
-        nodes: [n], in ascending order. None: all nodes.
-        places: [N] int32, the place of every node among those of the input. None: its number.
+        nodes: [n], in ascending order. Defaults to all nodes.
+        places: [N] int32, the place of every node among those of the input. Defaults to the nodes'
+            numbers.
     """
 
     adj: Adjacency
@@ -61,11 +62,12 @@ class RequiredNodes:
         return rows if self.nodes is None else self.inputs_of(self.nodes[rows])
 
     def blocks(self, costs: LayerCosts, work: int) -> "Iterator[tuple[slice, Block]]":
-        """Yield consecutive nodes whose block takes at most ``work`` bytes, or one node; with their
-        block.
+        """Yield consecutive nodes with their block, which takes at most ``work`` bytes.
+
+        A block of one node may take more.
         """
         count = len(self)
-        # of the nodes with their edges
+        # Where the edges into every node begin, if each node has a self-loop more.
         ends = (self.rowptr.long() + torch.arange(count + 1)).numpy()
         start = 0
         step = count
@@ -87,8 +89,9 @@ class RequiredNodes:
             step = max(step * work // needed, step)
 
     def pieces(self, costs: LayerCosts, work: int) -> Iterator[slice]:
-        """Yield consecutive nodes that take at most ``work`` bytes without their edges, or one
-        node.
+        """Yield consecutive nodes that take at most ``work`` bytes without their edges.
+
+        A single node may take more.
         """
         return row_pieces(len(self), costs.row, work)
 
@@ -103,8 +106,8 @@ class Block:
         required: all nodes that the layer computes.
         rows: which of these.
         hops: how many edges away a node may be that a computed node depends on.
-        most_edges: of a block of several nodes: where there are more, it is not completed, as it is
-            too large. Defaults to any number.
+        most_edges: a block of several nodes with more edges is too large, and is not completed.
+            Defaults to any number.
 
     Attributes:
         count: k, how many nodes are computed.
@@ -137,9 +140,7 @@ class Block:
 
     @cached_property
     def _edges(self) -> tuple[CSR, slice | Tensor]:
-        """The edges by target, from nodes by number: [t, N]; and their index among those of the
-        graph.
-        """
+        """The edges by target, from nodes by number, [t, N]; and their index among the graph's."""
         adj = self._required.adj
         edges, entries = adj.pattern.rows(self._targets)
         check_sources(edges.col, adj.num_nodes)
@@ -159,7 +160,7 @@ class Block:
         """
         inputs = self._required.inputs_of(self._edges[0].col)
         table = self._required.table
-        table[inputs] = torch.arange(len(inputs))  # of equal places one is written last
+        table[inputs] = torch.arange(len(inputs))  # Of equal places one is written last.
         sources = inputs[table[inputs] == torch.arange(len(inputs))].sort().values
         targets = self._places_of_targets()
         table[sources] = 0
@@ -172,15 +173,17 @@ class Block:
         return self._renumbered(self._edges[0])
 
     def rows(self, operator: Operator) -> SparseMatrix:
-        """Return the rows of an operator of the whole graph, for features of the block's nodes: [t,
-        n].
+        """Return the targets' rows of the whole graph's operator: [t, n].
+
+        They multiply features of the block's nodes.
         """
         matrix = self._required.adj.rows(operator, self._targets)
         return SparseMatrix.from_pattern(self._renumbered(matrix.pattern), matrix.value)
 
     def rows_of_inputs(self, operator: Operator) -> SparseMatrix:
-        """Return the rows of an operator of the whole graph, for the layer's whole input: [t,
-        inputs].
+        """Return the targets' rows of the whole graph's operator: [t, inputs].
+
+        They multiply the layer's whole input.
         """
         required = self._required
         matrix = required.adj.rows(operator, self._targets)
@@ -205,9 +208,7 @@ class Block:
         return self._required.inputs_of(self._targets)
 
     def _renumbered(self, pattern: CSR) -> CSR:
-        """Return edges from nodes by number, [t, N], as edges from the nodes of the block: [t,
-        n].
-        """
+        """Return edges from the graph's nodes, [t, N], as edges from the block's nodes, [t, n]."""
         table = self._required.table
         table[self.nodes] = torch.arange(len(self.nodes))
         col = table[self._required.inputs_of(pattern.col)].to(pattern.col.dtype)
@@ -256,9 +257,7 @@ class BlockAdjacency(Adjacency):
         return matrix.to(self._device)
 
     def _completed(self, pattern: CSR) -> CSR:
-        """Return the entries [t, n] with rows for the nodes that are no targets, if there are
-        several hops.
-        """
+        """Return the entries [t, n], and for several hops empty rows after them: [n, n]."""
         if self._block.hops == 1:
             return pattern
         rows, columns = pattern.shape
@@ -274,12 +273,12 @@ def required_nodes(
     Args:
         hops: of each layer, see `Block`.
         adj: the graph, on the host.
-        wanted: mask [N] of the nodes whose output is wanted. None: all.
+        wanted: mask [N] of the nodes whose output is wanted. Defaults to all nodes.
     """
     required = [RequiredNodes(adj, adj.num_nodes)] * len(hops)
     if wanted is None:
         return required
-    # the nodes that the layer above needs; then also the sources of their edges
+    # The nodes that the layer above needs, to which the sources of their edges are added.
     chosen = wanted.cpu().clone()
     for index in reversed(range(len(hops))):
         if int(chosen.sum()) > MOST * adj.num_nodes:

@@ -1,6 +1,4 @@
-"""The memory that a model needs on a graph: for a pass over all of it, and layer by layer for
-blocks of nodes.
-"""
+"""The memory that a model needs on a graph, in one pass over it or layer by layer."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +16,8 @@ from gistgnn.nn.scaling import scales_input
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
 
-_WORK = 2**26  # bytes of a block: larger ones are not faster
-# of one with copies of its sources: in a larger one, few more nodes share them
+_WORK = 2**26  # bytes of a block; a larger one is not faster
+# The same for a block with copies of its sources. In a larger one, few more nodes share a source.
 _WORK_WITH_SOURCES = 2**30
 _NO_EDGES = Adjacency(torch.empty(2, 0, dtype=torch.int64), 1)
 _NODE = 24  # bytes of a node in the structure: its degree and its places
@@ -31,8 +29,11 @@ _OPERATOR_BYTES = {"gcn": (16, 40), "mean": (8, 16), "sum": (16, 40), "attention
 
 
 class Budget(NamedTuple):
-    """Bytes that an evaluation may use; ``device`` on the model's GPU, or None where it runs on the
-    host.
+    """Bytes that an evaluation may use.
+
+    Args:
+        host: in memory.
+        device: on the model's GPU, or None where the model runs on the host.
     """
 
     host: int
@@ -50,8 +51,7 @@ class Budget(NamedTuple):
             needed = formats.size(least)
             raise InputError(
                 f"evaluation has {available} of memory, layer by layer this model needs {needed} "
-                "on this graph: allow "
-                "more, or evaluate by parts"
+                "on this graph: allow more, or evaluate by parts"
             )
 
 
@@ -64,7 +64,7 @@ class GraphShape:
         size: bytes of a number.
         sparse: few features are not zero.
         stored: features and edges are read from files.
-        adj: knows what is computed already. None: there is no graph yet.
+        adj: knows what is computed already, or None where there is no graph yet.
         computed: all operators and Ā x are computed already.
     """
 
@@ -94,9 +94,7 @@ class GraphShape:
         )
 
     def for_model(self, model: nn.Module) -> "GraphShape":
-        """Return the shape with ``sparse`` as layers see it: scaled features, and those in files,
-        are dense.
-        """
+        """Return the shape as layers see it: scaled features, and those in files, are dense."""
         return replace(self, sparse=self.sparse and not self.stored and not scales_input(model))
 
     @property
@@ -105,9 +103,7 @@ class GraphShape:
         return self.adj.pattern.most_entries if self.adj else 4 * self.edges // self.nodes
 
     def has_product(self, layer: Propagation) -> bool:
-        """Whether the features times the layer's operator are there already, or are kept in a
-        file.
-        """
+        """Tell whether the layer's operator times the features needs no memory any more."""
         return (
             self.stored
             or self.computed
@@ -117,15 +113,14 @@ class GraphShape:
 
 @dataclass(frozen=True)
 class LayerCosts:
-    """What a layer takes for a block of nodes, beside the features of all nodes before and after
-    it.
+    """What a layer takes for a block of nodes, beside its whole input and output.
 
     Args:
         width: columns of its output.
-        messages: columns of what all nodes send, computed before the blocks. 0: they send the
+        messages: columns of what all nodes send, computed before the blocks; 0 where they send the
             layer's input.
         row: bytes of each node of the block.
-        source: bytes of each of their sources. 0: the messages are multiplied where they are.
+        source: bytes of each of their sources; 0 where the messages are multiplied where they are.
         edge: bytes of each edge.
         uses_product: the nodes of the block receive their rows of Ā x, and no edges are read.
         kept: bytes of Ā x, and of its computation, if it is to be computed.
@@ -199,12 +194,12 @@ def layer_costs(
 
 
 def sums_by_operator(layer: nn.Module) -> TypeGuard[Propagation]:
-    """Tell whether a layer's aggregate is Ā times the messages, and nothing else."""
+    """Tell whether a layer's ``aggregate`` only multiplies Ā by the messages."""
     return isinstance(layer, Propagation) and type(layer).aggregate is Propagation.aggregate
 
 
 def sums_by_attention(layer: nn.Module) -> TypeGuard[AttentionLayer]:
-    """Tell whether a layer's aggregate is attention of `gistgnn.nn`, and nothing else."""
+    """Tell whether a layer's ``aggregate`` is the attention of `gistgnn.nn`."""
     return isinstance(layer, AttentionLayer) and is_ours(layer)
 
 
@@ -226,7 +221,7 @@ def _layer_costs(
         ):
             if not graph.has_product(layer):
                 product_bytes = graph.nodes * graph.features * graph.size + max(
-                    _operator_bytes([layer.operator], graph)
+                    operator_bytes([layer.operator], graph)
                 )
             uses_product = product_bytes <= most_kept
         received = read if uses_product else sent or read
@@ -252,8 +247,9 @@ def _layer_costs(
 
 
 def _resident_bytes(costs: Sequence[LayerCosts], graph: GraphShape) -> int:
-    """Return the bytes that stay from the first layer to the last: of the structure, of Ā x, and of
-    the output.
+    """Return the bytes that stay from the first layer to the last.
+
+    They are of the structure, of Ā x, and of the output.
     """
     numbers = _NODE if graph.stored else _NODE + graph.size * (1 + costs[-1].width)
     return graph.nodes * numbers + costs[0].kept
@@ -269,15 +265,17 @@ def least_bytes(costs: Sequence[LayerCosts], batch: Batch | GraphShape) -> int:
 def plan_layers(
     costs: Sequence[LayerCosts], batch: Batch | GraphShape, budget: Budget
 ) -> LayerPlan:
-    """Choose where features are stored and how large the blocks are; refuse a budget that is too
-    small.
+    """Choose where features are stored between layers, and how large the blocks are.
+
+    Raises:
+        InputError: the budget is too small.
     """
     graph = GraphShape.of(batch)
     least = least_bytes(costs, graph)
     budget.require(least)
     resident = _resident_bytes(costs, graph)
-    room = budget.compute - resident
-    # Of the features that are stored between the layers: none before the first and after the last.
+    available = budget.compute - resident
+    # The columns that are stored between layers: none before the first and after the last.
     widths = [0, *(layer.width for layer in costs[:-1]), 0]
     stored = [
         before + layer.messages + after
@@ -285,11 +283,13 @@ def plan_layers(
     ]
     features = graph.nodes * graph.size * max(stored)
     least_work = least - resident
-    most_features = min(room // 2, room - least_work) if budget.device is None else budget.host
+    most_features = budget.host
+    if budget.device is None:
+        most_features = min(available // 2, available - least_work)
     in_file = features > most_features
     in_memory = 0 if in_file or budget.device is not None else features
     largest = _WORK_WITH_SOURCES if any(layer.source for layer in costs) else _WORK
-    work = min((room - in_memory) // 2, largest)  # the heap of C keeps some more
+    work = min((available - in_memory) // 2, largest)  # Half: the heap of C keeps some more.
     work = max(work, least_work)
     largest_layer = max(layer.most(graph.nodes, graph.edges) for layer in costs)
     return LayerPlan(
@@ -304,7 +304,7 @@ def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
     names = [
         layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs
     ]
-    operators, preparing = _operator_bytes(dict.fromkeys(names), graph)
+    operators, preparing = operator_bytes(dict.fromkeys(names), graph)
     entries = graph.edges + graph.nodes
     most = 0
     first = gnn.convs[0]
@@ -327,8 +327,9 @@ def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
 
 
 def _sent(gnn: GNN, graph: GraphShape) -> list[tuple[Layer, int, int]]:
-    """Return the layers, with the columns of their input and of their messages; 0: these are the
-    input.
+    """Return the layers, with the columns of their input and of their messages.
+
+    The latter are 0 where the messages are the input.
     """
     sizes = list[tuple[Layer, int, int]]()
     read = gnn.in_features
@@ -342,15 +343,18 @@ def _sent(gnn: GNN, graph: GraphShape) -> list[tuple[Layer, int, int]]:
             message = layer.message(probe, graph.adj or _NO_EDGES)
             if sums_by_attention(layer):
                 message = layer.add_scores(message)
-            is_input = message is probe and is_ours(layer)  # a user's may have changed it
+            is_input = message is probe and is_ours(layer)  # A user's layer may have changed it.
             sent = 0 if is_input else message.shape[1]
         sizes.append((layer, read, sent))
         read = layer.out_features
     return sizes
 
 
-def _operator_bytes(names: Iterable[str], graph: GraphShape) -> tuple[int, int]:
-    """Return the bytes that operators still to be computed need afterwards, and at the peak."""
+def operator_bytes(names: Iterable[str], graph: GraphShape) -> tuple[int, int]:
+    """Return the bytes that operators take once they are computed, and while they are.
+
+    Operators that the graph has already do not count.
+    """
     if graph.stored or graph.computed:
         return 0, 0
     entries = graph.edges + graph.nodes

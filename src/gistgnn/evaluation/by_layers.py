@@ -1,7 +1,6 @@
 """The exact output of a model, one layer after the other, within a memory budget."""
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -65,29 +64,29 @@ class NodeFeatures:
         return cls(values, batch.device, batch.dtype)
 
     def rows(self, nodes: slice | Tensor) -> Tensor | SparseMatrix:
-        """Return the rows of some nodes, a range or [k], on the model's device; perhaps a view of a
-        range.
+        """Return the rows of some nodes on the model's device; of a range perhaps a view.
+
+        Args:
+            nodes: a range, or [k] by number.
         """
         values = self._values
         assert values is not None
+        if isinstance(nodes, Tensor):
+            nodes = nodes.to(values.device)
         if isinstance(values, SparseMatrix):
-            return values.rows(nodes if isinstance(nodes, slice) else nodes.to(values.device))
-        rows = (
-            values[nodes]
-            if isinstance(nodes, slice)
-            else values.index_select(0, nodes.to(values.device))
-        )
+            return values.rows(nodes)
+        rows = values[nodes] if isinstance(nodes, slice) else values.index_select(0, nodes)
         rows = rows.to(self._device, self._dtype)
         return rows if self._scale is None else self._scale(rows)
 
     def all_rows(self) -> Tensor:
-        """Return the features themselves, which are not scaled and are where the model is."""
+        """Return all rows without a copy, for features that are neither scaled nor elsewhere."""
         assert isinstance(self._values, Tensor)
         assert self._scale is None
         return self._values
 
-    def put(self, nodes: slice, values: Tensor) -> None:
-        """Set the rows of some nodes."""
+    def write(self, nodes: slice, values: Tensor) -> None:
+        """Write the rows of some nodes."""
         assert isinstance(self._values, Tensor)
         self._values[nodes] = values
 
@@ -96,26 +95,8 @@ class NodeFeatures:
         self._values = None
 
 
-class BlockLayer(ABC):
-    """A layer as it is evaluated: for some nodes at a time."""
-
-    def message(self, x: Tensor | SparseMatrix) -> Tensor:
-        """Return what some nodes send, for layers whose costs have columns of messages."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
-        """Return the output of a block: [k, width].
-
-        Args:
-            block: the nodes and edges.
-            h: the layer's input.
-            z: the messages, or the input where this is sent.
-        """
-
-
-class GNNLayer(BlockLayer):
-    """A layer of a `GNN`, with the norm and activation that follow.
+class GNNLayer:
+    """A layer of a `GNN`, with the norm and activation that follow, for some nodes at a time.
 
     Args:
         gnn: the model.
@@ -141,11 +122,19 @@ class GNNLayer(BlockLayer):
         return self._layer.operator
 
     def message(self, x: Tensor | SparseMatrix) -> Tensor:
+        """Return what some nodes send, for layers whose costs have columns of messages."""
         message = self._layer.message(self._readable(x), self._batch.adj)
         return self._layer.add_scores(message) if sums_by_attention(self._layer) else message
 
     def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
-        return self.updated(h.rows(block.places), self._received(block, z))
+        """Return the output of a block: [k, width].
+
+        Args:
+            block: the nodes and edges.
+            h: the layer's input.
+            z: the messages, or the input where this is sent.
+        """
+        return self._updated(h.rows(block.places), self._received(block, z))
 
     def _received(self, block: Block, z: NodeFeatures) -> Tensor:
         """Return what the nodes of a block receive: [k, ·]."""
@@ -168,18 +157,17 @@ class GNNLayer(BlockLayer):
 
     def of_product(self, x: Tensor | SparseMatrix, product: Tensor | SparseMatrix) -> Tensor:
         """Return the output of nodes with features ``x``, given their rows of Ā x."""
-        return self.updated(x, self._dense(self._readable(product)))
+        return self._updated(x, self._dense(self._readable(product)))
 
-    def updated(self, x: Tensor | SparseMatrix, received: Tensor) -> Tensor:
+    def _updated(self, x: Tensor | SparseMatrix, received: Tensor) -> Tensor:
+        """Return the layer's output, after norm and activation, of nodes with features ``x``."""
         out = self._layer.update(self._readable(x), received)
         if self._norm is None:
             return out
         return activate(self._norm, out, activation=self._activation, overwrite=self._is_ours)
 
     def _readable(self, rows: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
-        """Return rows for a step of the layer: a copy for a layer of the user's, which may write
-        into them.
-        """
+        """Return rows for a step of the layer: a copy where a user's layer may write into them."""
         return rows.clone() if isinstance(rows, Tensor) and not self._is_ours else rows
 
     @staticmethod
@@ -188,8 +176,8 @@ class GNNLayer(BlockLayer):
         return rows
 
 
-class OfferedLayer(BlockLayer):
-    """A layer that a model offers, PyG's or a user's; see `layers_of`.
+class OfferedLayer:
+    """A layer that a model offers, PyG's or a user's, for some nodes at a time; see `layers_of`.
 
     Args:
         model: the model.
@@ -214,7 +202,8 @@ class OfferedLayer(BlockLayer):
         weight = batch.edge_data.get("edge_weight") if self._takes_adj else None
         self._weight = None if weight is None else weight.to("cpu", batch.dtype)
 
-    def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
+    def output(self, block: Block, h: NodeFeatures) -> Tensor:
+        """Return the output of a block, for the layer's input ``h``: [k, width]."""
         x = h.rows(block.nodes)
         assert isinstance(x, Tensor)
         normalised = None
@@ -234,8 +223,9 @@ class OfferedLayer(BlockLayer):
     def _adjacency(
         self, edges: Tensor, x: Tensor, block: Block, normalised: tuple[Tensor, Tensor] | None
     ) -> Adjacency:
-        """Return the structure of a block, of which only the rows of the computed nodes are the
-        whole graph's.
+        """Return the structure of a block.
+
+        Its operator has the whole graph's rows for the nodes that are computed.
         """
         weight = None if self._weight is None else self._weight[block.entries].to(self._device)
         adj = Adjacency(edges, len(x), x.dtype, weight)
@@ -261,16 +251,16 @@ def structure_on_host(model: nn.Module, batch: Batch) -> Adjacency:
     if (weight is None and batch.adj.edge_weight is not None) or batch.adj.device.type != "cpu":
         weight = None if weight is None else weight.cpu()
         return Adjacency.from_csr(batch.adj.pattern.to("cpu"), batch.dtype, weight)
-    return batch.adj  # some operators may be there already
+    return batch.adj  # Its operators may be computed already.
 
 
 class ByLayers(Inference):
-    """Runs one layer for all nodes, then the next; between them, features are on the host, in
-    memory or in files.
+    """Runs one layer for all nodes, then the next.
 
-    What nodes send is computed first, for a piece of the nodes after another. Then every block of
-    nodes reads the rows of its sources. A layer that a model offers is called on a block's nodes
-    and sources, and rows of the sources are thrown away.
+    Between layers, features are on the host, in memory or in files. What nodes send is computed
+    first, for a piece of the nodes after another. Then every block of nodes reads the rows of its
+    sources. A layer that a model offers is called on a block's nodes and sources, and rows of the
+    sources are thrown away.
 
     Args:
         model: decides what is read of the graph; those that are evaluated have the same shapes.
@@ -310,20 +300,19 @@ class ByLayers(Inference):
         for number, layer in enumerate(hidden):
             out = self._empty(len(self._required[number]), self._costs[number].width)
             for rows, values in self._run(layer, number, h):
-                out.put(rows, values)
+                out.write(rows, values)
             h = out
         required = self._required[-1]
         for rows, values in self._run(last, len(hidden), h):
             yield required.numbers(rows), values
 
-    def _layers(self, model: nn.Module) -> list[BlockLayer]:
+    def _layers(self, model: nn.Module) -> Sequence[GNNLayer | OfferedLayer]:
         gnn = as_gnn(model)
         if gnn is not None:
             gnn.check_input(self._batch.x)
-            in_place = [not costs.source for costs in self._costs]
             return [
-                GNNLayer(gnn, number, self._batch, in_place=here)
-                for number, here in enumerate(in_place)
+                GNNLayer(gnn, number, self._batch, in_place=not costs.source)
+                for number, costs in enumerate(self._costs)
             ]
         return [OfferedLayer(model, layer, self._batch) for layer in layers_of(model) or []]
 
@@ -331,16 +320,16 @@ class ByLayers(Inference):
         return NodeFeatures.empty(nodes, width, self._batch, in_file=self._plan.in_file)
 
     def _run(
-        self, layer: BlockLayer, number: int, h: NodeFeatures
+        self, layer: GNNLayer | OfferedLayer, number: int, h: NodeFeatures
     ) -> Iterator[tuple[slice, Tensor]]:
-        """Yield a layer's output for a range of its required nodes after another; then close its
-        input.
-        """
+        """Yield a layer's output for one range of its nodes after another; then close its input."""
         costs = self._costs[number]
         required = self._required[number]
         work = self._plan.work
-        if costs.uses_product:
-            assert isinstance(layer, GNNLayer)
+        if isinstance(layer, OfferedLayer):
+            for rows, block in required.blocks(costs, work):
+                yield rows, layer.output(block, h)
+        elif costs.uses_product:
             product = self._product(layer)
             for rows in required.pieces(costs, work):
                 inputs = required.places_of(rows)
@@ -353,12 +342,12 @@ class ByLayers(Inference):
         h.close()
 
     def _messages(
-        self, layer: BlockLayer, costs: LayerCosts, h: NodeFeatures, inputs: int
+        self, layer: GNNLayer, costs: LayerCosts, h: NodeFeatures, inputs: int
     ) -> NodeFeatures:
         """Return what all nodes of a layer's input send."""
         z = self._empty(inputs, costs.messages)
         for rows in row_pieces(inputs, costs.row, self._plan.work):
-            z.put(rows, layer.message(h.rows(rows)))
+            z.write(rows, layer.message(h.rows(rows)))
         return z
 
     def _product(self, layer: GNNLayer) -> NodeFeatures:

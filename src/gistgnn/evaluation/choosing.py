@@ -1,4 +1,4 @@
-"""Whether a model is evaluated by layers or on the whole graph, and what its layers take."""
+"""The choice between evaluation by layers and on the whole graph, and what layers take."""
 
 import logging
 from collections.abc import Sequence
@@ -38,12 +38,13 @@ from gistgnn.utils.process_memory import PeakBytes
 
 log = logging.getLogger(__name__)
 
-_MANY = 1000  # tensors of the widest layer, for every node and edge: no model has as many at a time
+# Tensors of the widest layer, for every node and edge: no model has as many at a time.
+_MANY = 1000
 # How far layers in blocks may be from the model's forward, as a share of the largest output. Of a
 # layer that looks over several hops, the last of them may have little weight.
 _CLOSE = 1e-3
 _CLOSE_OVER_HOPS = 1e-5
-_MOST_HOPS = 3  # more reach most nodes of a graph
+_MOST_HOPS = 3  # More hops reach most nodes of a graph.
 
 
 def prepare_layers(
@@ -55,14 +56,13 @@ def prepare_layers(
     always: bool,
     limit: int,
 ) -> Inference:
-    """Prepare evaluation by layers; of the whole graph, unless ``always``, where that fits or there
-    are no layers.
+    """Prepare evaluation by layers, or on the whole graph where that fits or there are no layers.
 
     Args:
         model, batch: the model and the graph.
         budget: what the evaluation may use.
-        wanted: mask [N] of the nodes whose output is wanted. None: all.
-        always: run by layers.
+        wanted: mask [N] of the nodes whose output is wanted, or None for all nodes.
+        always: run by layers also where the whole graph fits.
         limit: bytes above which a note says what the whole graph takes.
 
     Raises:
@@ -71,7 +71,7 @@ def prepare_layers(
     costs = list[LayerCosts]()
     try:
         costs, why = _costs_or_reason(model, batch, budget, always=always)
-    except Exception as error:  # of the user's model, which may raise anything
+    except Exception as error:  # The user's model may raise anything.
         why = f"cannot run layer by layer: {reason(error)}"
     if costs and not why:
         return ByLayers(model, batch, costs, plan_layers(costs, batch, budget), wanted)
@@ -83,17 +83,18 @@ def prepare_layers(
         return WholeGraph(batch)
     raise InputError(
         f"the model is a {type(model).__name__}, which {why}; evaluation by layers is for the "
-        "models of gistgnn.nn "
-        "and PyG's BasicGNN, with norms that treat each node alone, and models with a method "
-        "layers(): add it, or "
-        "choose the method parts, or whole"
+        "models of gistgnn.nn and PyG's BasicGNN, with norms that treat each node alone, and "
+        "models with a method layers(): add it, or choose the method parts, or whole"
     )
 
 
 def _costs_or_reason(
     model: nn.Module, batch: Batch, budget: Budget, *, always: bool
 ) -> tuple[list[LayerCosts], str]:
-    """Return what a model's layers take, or nothing if all of it fits; and why it cannot run so."""
+    """Return what a model's layers take, and why it cannot run by layers.
+
+    Both are empty where the whole graph fits.
+    """
     gnn = row_wise(model)
     if gnn is not None:
         if not always and not batch.is_stored and whole_graph_bytes(model, batch) <= budget.compute:
@@ -119,13 +120,14 @@ def _costs_or_reason(
 
 
 def note_whole(model: nn.Module, batch: Batch, limit: int, why: str) -> None:
-    """Log a note if a pass over the whole graph takes more than ``limit`` bytes; ``why`` it takes
-    the whole.
+    """Log a note if a pass over the whole graph takes more than ``limit`` bytes.
+
+    ``why`` says in the note why the evaluation runs the whole graph.
     """
     model = getattr(model, "_orig_mod", model)
     widest = max((max(p.shape, default=1) for p in model.parameters()), default=1)
     if _MANY * widest * (len(batch.x) + batch.adj.num_edges) * batch.dtype.itemsize < limit:
-        return  # nothing to measure, which takes a while
+        return  # It surely fits, and measuring takes a while.
     needed = 0
     tensors = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     with suppress(Exception), torch.random.fork_rng(devices=[]):
@@ -142,7 +144,7 @@ def note_whole(model: nn.Module, batch: Batch, limit: int, why: str) -> None:
 
 
 def small_batch(batch: Batch, nodes: int = 24, edges: int = 72) -> Batch:
-    """Return a small random graph with nodes and edge data of a graph."""
+    """Return a small random graph, with features and edge data taken from a graph."""
     rng = torch.Generator().manual_seed(0)
     chosen = torch.randint(len(batch.x), (nodes,), generator=rng)
     x = rows_of(batch.x, chosen.to(batch.x.device)).to_dense().to(batch.device, batch.dtype)
@@ -157,16 +159,12 @@ def small_batch(batch: Batch, nodes: int = 24, edges: int = 72) -> Batch:
 
 
 def _probes(batch: Batch) -> list[Batch]:
-    """Return a graph of few edges and one of many, on which layers are measured; see
-    `_per_node_and_edge`.
-    """
+    """Return the two graphs that `_per_node_and_edge` needs: with few edges, and with many."""
     return [small_batch(batch, 64, 1), small_batch(batch, 8, 256)]
 
 
 def _per_node_and_edge(few_edges: int, many_edges: int) -> tuple[int, int]:
-    """Return the bytes of a node and an edge, from those of 64 nodes, and of 8 nodes with 256
-    edges.
-    """
+    """Return the bytes of a node and of an edge, from those of the two graphs of `_probes`."""
     node = -(-few_edges // 64)
     return node, max(-(-(many_edges - 8 * node) // 256), 1)
 
@@ -195,7 +193,7 @@ def _measured(model: nn.Module, batch: Batch, layers: Sequence[ModelLayer]) -> l
         for layer in layers:
             with PeakBytes() as counted:
                 block = Block(required, slice(0, len(required)))
-                out = OfferedLayer(model, layer, probe).output(block, h, h)
+                out = OfferedLayer(model, layer, probe).output(block, h)
             h = NodeFeatures(out, probe.device, probe.dtype)
             measured.append(counted.peak)
             widths.append(out.shape[1])
@@ -207,14 +205,14 @@ def _measured(model: nn.Module, batch: Batch, layers: Sequence[ModelLayer]) -> l
 
 
 def _with_hops(model: nn.Module, batch: Batch, costs: Sequence[LayerCosts]) -> list[LayerCosts]:
-    """Return what the layers take with the hops that each of them needs, so that they give row by
-    row what the model's forward gives; nothing, if no few hops do.
+    """Return what the layers take, with the hops that each layer needs; empty, if none suffice.
 
-    A layer of the user's may sum over more than one hop, or may read its sources' degrees, for
-    which it needs the edges into them. It is tried on a small graph.
+    With these hops the layers give, row by row, what the model's forward gives; that is tried on a
+    small graph. A user's layer may sum over more than one hop, or may read its sources' degrees,
+    for which it needs the edges into them.
     """
     probe = small_batch(batch)
-    with suppress(Exception):  # a sum over two hops may not fit into the edges of one
+    with suppress(Exception):  # A sum over two hops may not fit into the edges of one.
         if _is_same(model, probe, costs, _CLOSE):
             return list(costs)
     gnn = as_gnn(model)

@@ -14,37 +14,34 @@ ModelLayer = Callable[..., Tensor]
 
 
 def layers_of(model: nn.Module) -> list[ModelLayer] | None:
-    """Return the layers of a model that offers them, by a method ``layers()`` or as PyG's
-    `BasicGNN`; else None.
+    """Return the layers that a model offers, or None if it offers none.
 
-    The model is their composition. A layer is a function or a module, and is called as the model's
-    forward: ``layer(x, edge_index)`` or ``layer(x, adj)``, with the edge data that its arguments
-    name. A node's row of the output depends on its own row of ``x``, on its incoming edges and on
-    the rows of their sources; or on what is a few edges away, see `_with_hops` in `choosing.py`. It
-    does not depend on the mean of all nodes. The degrees in `GCNConv` are those of the whole graph.
+    It does so by a method ``layers()``, or by being PyG's `BasicGNN`. The model is their
+    composition. A layer is a function or a module, and is called as the model's forward: ``layer(x,
+    edge_index)`` or ``layer(x, adj)``, with the edge data that its arguments name. A node's row of
+    the output depends on its own row of ``x``, on its incoming edges and on the rows of their
+    sources; or on what is a few edges away, see `_with_hops` in `choosing.py`. It does not depend
+    on the mean of all nodes. The degrees in `GCNConv` are those of the whole graph.
     """
     model = plain_model(model)
-    if callable(offered := getattr(type(model), "layers", None)):
+    offered = getattr(type(model), "layers", None)
+    if callable(offered):
         return list(offered(model))
     if "torch_geometric.nn" not in sys.modules:
         return None
     from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-    return (
-        [_basic_layer(model, n) for n in range(len(model.convs))]
-        if isinstance(model, BasicGNN)
-        else None
-    )
+    if not isinstance(model, BasicGNN):
+        return None
+    return [_basic_layer(model, number) for number in range(len(model.convs))]
 
 
 def _basic_layer(model: Any, number: int) -> ModelLayer:
-    """Return a layer of a `BasicGNN`, which is a model that has this layer alone. It shares the
-    parameters.
-    """
+    """Return a model with one layer of a `BasicGNN` alone, which shares its parameters."""
     jumps = hasattr(model, "jk")
     last = number + 1 == len(model.convs)
     layer = copy(model)
-    layer._modules = copy(model._modules)  # the copy shares its children with the model, not these
+    layer._modules = copy(model._modules)  # The children are the model's, the table of them is not.
     layer.convs = nn.ModuleList([model.convs[number]])
     layer.norms = nn.ModuleList([model.norms[number]])
     layer.num_layers = 1 if last else 2  # PyG leaves out norm and activation of the last one
@@ -61,7 +58,7 @@ def _basic_layer(model: Any, number: int) -> ModelLayer:
         edge_weight: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Any:
-        # the outputs of all layers before
+        # `x` has the outputs of all layers before, side by side.
         outputs = list(x.split(model.hidden_channels, dim=1)) if number else []
         outputs.append(
             layer.forward(outputs[-1] if outputs else x, edge_index, edge_weight, edge_attr)

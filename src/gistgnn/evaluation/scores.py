@@ -1,6 +1,4 @@
-"""`Evaluation`, the user's choice of how models run on a whole graph; predictions, and scores on
-the splits.
-"""
+"""`Evaluation`: how a model runs on a whole graph; its predictions, and scores on the splits."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +20,7 @@ from gistgnn.evaluation.inference import (
     Output,
     WholeGraph,
     nodes_at_once,
-    put,
+    write_rows,
 )
 from gistgnn.graphs import Graph
 from gistgnn.graphs.folder import node_ids, original_nodes
@@ -43,8 +41,9 @@ from gistgnn.utils.process_memory import available_bytes
 METHODS = ("auto", "whole", "layers", "parts")
 
 ScoreTable = dict[str, dict[str, float | None]]
-"""The scores on the splits of a graph: split -> name of the score -> value; None: there is no
-score.
+"""The scores on the splits of a graph: split -> name of the score -> value.
+
+The value is None where the score cannot be computed.
 """
 
 log = logging.getLogger(__name__)
@@ -64,11 +63,11 @@ class Evaluation:
             the edges between parts; approximate. "auto": "layers" for such a model if it needs more
             than ``memory``, else "whole".
         memory: bytes that auto, layers and parts may use beside the graph and the model, on the
-            host and on the model's GPU; None: half of what is available. A single part may exceed
-            it, and so may auto for a model that can only run on the whole graph: a note then says
-            how much that takes.
+            host and on the model's GPU. Defaults to half of what is available. A single part may
+            exceed it, and so may auto for a model that can only run on the whole graph: a note then
+            says how much that takes.
         parts: number of parts P, for the method "parts".
-        sample: score only the nodes of K parts, drawn with the seed; None: score all nodes.
+        sample: score only the nodes of K parts, drawn with the seed. Defaults to all nodes.
     """
 
     method: str = "auto"
@@ -99,14 +98,12 @@ class Evaluation:
 
     @property
     def approximation(self) -> dict[str, Any] | None:
-        """The settings that change the result; None: the result is exact."""
+        """The settings that change the result, or None where the result is exact."""
         if self.method != "parts":
             return None
-        return (
-            {"parts": self.parts}
-            if self.sample is None
-            else {"parts": self.parts, "sample": self.sample}
-        )
+        if self.sample is None:
+            return {"parts": self.parts}
+        return {"parts": self.parts, "sample": self.sample}
 
     @torch.no_grad()
     def prepare(
@@ -114,18 +111,24 @@ class Evaluation:
     ) -> Inference:
         """Choose the method for models of the same shapes on a graph, and prepare it.
 
-        The graph is on the models' device. The seed is of METIS and of the sample. ``wanted`` is a
-        mask [N] of the nodes whose output is wanted; None: all. An InputError says that "layers" is
-        chosen for a model that does not offer its layers, that memory or disk is too little, that
-        METIS failed, or that the sample has no node to be scored.
+        Args:
+            model: one of these models.
+            batch: the graph, on the models' device.
+            seed: of METIS and of the sample.
+            wanted: the mask [N] of the nodes whose output is wanted. Defaults to all nodes.
+
+        Raises:
+            InputError: "layers" is chosen for a model that does not offer its layers; memory or
+                disk is too little; METIS failed; or the sample has no node to be scored.
         """
         if isinstance(plain_model(model), EnsembleModel):
             members = members_of(model)
             return EnsembleAverage(
                 members, len(batch.x), lambda member: self.prepare(member, batch, seed, wanted)
             )
-        if known := as_gnn(model):
-            known.check_input(batch.x)
+        gnn = as_gnn(model)
+        if gnn is not None:
+            gnn.check_input(batch.x)
         devices = [torch.device("cpu")] + [batch.device] * (batch.device.type != "cpu")
         budget = Budget(*(self.memory or available_bytes(place) // 2 for place in devices))
         if self.parts is not None:
@@ -142,23 +145,29 @@ class Evaluation:
             )
 
 
-# name in results: attribute of a Graph
 SPLITS = {"train": "train", "validation": "val", "test": "test"}
-# the scores of a classification
+"""The attribute of a `Graph` that is the mask of a split, by the split's name in results."""
 OF_LABELS = [NAMED[name] for name in ("accuracy", "f1_micro", "f1_macro")]
-OF_NUMBERS = [NAMED[name] for name in ("r2", "mae", "rmse")]  # those of a regression
+"""The scores of a classification."""
+OF_NUMBERS = [NAMED[name] for name in ("r2", "mae", "rmse")]
+"""The scores of a regression."""
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """A model's predictions for the nodes of a graph."""
+    """A model's predictions for the nodes of a graph.
 
-    # classes [N] or labels [N, K]; None: the outputs are no scores of the graph's classes
+    Attributes:
+        labels: classes [N] or labels [N, K], or None where the outputs are no scores of the graph's
+            classes.
+        logits: [N, C], or None where no metric reads them.
+        fitting: logits and targets of the nodes that the temperature is fitted on.
+        not_finite: the mask [N] of the nodes whose output is not finite, or None if there are none.
+    """
+
     labels: Tensor | None
-    logits: Tensor | None  # [N, C], where a metric reads them; else None
-    # logits and targets of the nodes that the temperature is fitted on
+    logits: Tensor | None
     fitting: list[tuple[Tensor, Tensor]]
-    # mask [N] of the nodes that have an output, but not a finite one; None: no node
     not_finite: Tensor | None = None
 
     @classmethod
@@ -169,55 +178,58 @@ class Predictions:
         metric: Metric | None = None,
         fitting: Tensor | None = None,
     ) -> "Predictions":
-        """Collect the output for all nodes: without one, NaN and class 0; ``metric``: a score
-        beyond the task's.
+        """Collect the output for all nodes.
 
-        Where an output is not finite, the class is -1, and so are all labels.
+        A node without an output has NaN and class 0. Where an output is not finite, the class is
+        -1, and so are all labels.
+
+        Args:
+            outputs: pieces of the output, see `Inference.outputs`.
+            graph: the graph.
+            metric: a score beyond the task's.
+            fitting: the mask [N] of the nodes that the temperature is fitted on.
         """
         labels = None
         logits = None
-        few_nodes = []
+        fitting_pieces = []
         not_finite: Tensor | None = None
-        # there is one label for every node
-        few = torch.int16 if graph.num_classes <= 2**15 else torch.int32
+        # The smallest type that holds the labels, as there is one for every node.
+        label_type = torch.int16 if graph.num_classes <= 2**15 else torch.int32
+        if graph.multi_label:
+            label_type = torch.int8
         for nodes, piece in outputs:
             finite = has_output(piece)
             if not bool(finite.all()):
-                not_finite = put(not_finite, nodes, ~finite, graph.num_nodes, False)
+                not_finite = write_rows(not_finite, nodes, ~finite, graph.num_nodes, False)
             has_labels = piece.shape[1] == graph.num_classes and not graph.regression
             if has_labels:
-                guess = predicted_labels(piece, graph.multi_label)
-                labels = put(
-                    labels,
-                    nodes,
-                    guess,
-                    graph.num_nodes,
-                    0,
-                    torch.int8 if graph.multi_label else few,
-                )
+                predicted = predicted_labels(piece, graph.multi_label)
+                labels = write_rows(labels, nodes, predicted, graph.num_nodes, 0, label_type)
                 if fitting is not None:
-                    at = fitting[nodes] & finite.to(fitting.device)
-                    few_nodes.append((piece[at.to(piece.device)], graph.y[nodes][at]))
+                    rows = fitting[nodes] & finite.to(fitting.device)
+                    fitting_pieces.append((piece[rows.to(piece.device)], graph.y[nodes][rows]))
             if not has_labels or (metric is not None and metric not in OF_LABELS):
-                logits = put(logits, nodes, piece, graph.num_nodes, torch.nan)
-        return cls(labels, logits, few_nodes, not_finite)
+                logits = write_rows(logits, nodes, piece, graph.num_nodes, torch.nan)
+        return cls(labels, logits, fitting_pieces, not_finite)
 
 
 def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:
-    """Return the mean micro F1 of the parts of a graph, as the paper scores ultra-wide models
-    (appendix A.5).
+    """Return the mean of the micro F1 of a graph's parts.
 
-    `predicted` and `y` are classes [N] or labels [N, K] of 0 and 1, `parts` [N] the number of each
-    node's part. All parts weigh the same; one without a node does not count. The F1 of a part
-    without any label, true or predicted, is 0.
+    The paper scores its ultra-wide models in this way (appendix A.5). All parts weigh the same; one
+    without a node does not count. The F1 of a part without any label, true or predicted, is 0.
+
+    Args:
+        predicted, y: classes [N], or labels [N, K] of 0 and 1.
+        parts: the number of each node's part, [N].
     """
     truth = y.long()
     guess = predicted.long()
     if truth.dim() == 1:
         right = (truth == guess).long()
-        wrong = 2 * (1 - right)  # the class that is given, and the one that is not
+        wrong = 2 * (1 - right)  # The predicted class is wrong, and the true one is missing.
     else:
-        guess = guess.clamp(min=0)  # -1: no label is predicted
+        guess = guess.clamp(min=0)  # Of -1 no label is predicted.
         right = (truth & guess).sum(dim=1)
         wrong = (truth ^ guess).sum(dim=1)
     numbers, place_of_node = parts.to(truth.device).unique(return_inverse=True)
@@ -234,8 +246,8 @@ def predict(
     Args:
         model: on the batch's device.
         batch: the graph.
-        evaluation: how the model runs (None: `Evaluation()`), or the result of `Evaluation.prepare`
-            for this batch.
+        evaluation: how the model runs, or the result of `Evaluation.prepare` for this batch.
+            Defaults to `Evaluation()`.
 
     Raises:
         InputError: as `Evaluation.prepare`, or the evaluation runs only a sample of the parts.
@@ -273,7 +285,7 @@ def evaluate(
     Args:
         model, graph: on the same device.
         splits: of "train", "validation" and "test"; one without nodes has no scores.
-        batch: the graph as a batch; None: prepare it.
+        batch: the graph as a batch. Defaults to a new one.
         evaluation: as for `predict`. If it runs a sample of the parts, only nodes in the sample are
             scored.
         metric: a further score.
@@ -282,11 +294,9 @@ def evaluate(
         InputError: as `Evaluation.prepare`; a split has no node in the sample; or there is nothing
             to score, as the model's outputs are not as many as the graph's classes.
     """
-    scored = (
-        torch.stack([getattr(graph, SPLITS[split]) for split in splits]).any(dim=0)
-        if splits
-        else None
-    )
+    scored = None
+    if splits:
+        scored = torch.stack([getattr(graph, SPLITS[split]) for split in splits]).any(dim=0)
     with evaluation_mode(model):
         inference = evaluation or Evaluation()
         if isinstance(inference, Evaluation):
@@ -309,44 +319,45 @@ def evaluate(
 
 
 def note_on_outputs(predictions: Predictions, graph: Graph) -> str | None:
-    """Return which nodes have outputs that are not finite, and what that means for scores; None: no
-    node has.
-    """
+    """Return a note on the nodes whose output is not finite, or None if there are none."""
     if predictions.not_finite is None:
         return None
-    means = (
-        "scores that read it are left out"
-        if predictions.labels is None
-        else "where they are scored, they count as wrong"
-    )
+    consequence = "where they are scored, they count as wrong"
+    if predictions.labels is None:
+        consequence = "scores that read it are left out"
     nodes = nodes_in_words(graph, predictions.not_finite)
-    return f"the model's output is not finite for {nodes}: {means}"
+    return f"the model's output is not finite for {nodes}: {consequence}"
 
 
 def nodes_in_words(
     graph: Graph, mask: Tensor, kind: str = "nodes", total: int | None = None
 ) -> str:
-    """Return how many nodes a mask [N] has, the first of them by the user's number or id, and if
-    they are isolated.
+    """Describe the nodes of a mask for a message.
+
+    It says how many there are, which one is the first by the user's number or id, and if some are
+    isolated.
+
+    Args:
+        graph: the graph.
+        mask: of the nodes, [N].
+        kind: what the nodes are called.
+        total: how many nodes of that kind there are. Defaults to all nodes of the graph.
     """
     numbers = original_nodes(graph)
     ids = node_ids(graph)
     nodes = mask.cpu().nonzero().squeeze(1)
     first = int((nodes if numbers is None else numbers[nodes]).min())
-    name = (
-        str(first)
-        if ids is None
-        else bytes(ids[first].tolist()).rstrip(b"\0").decode(errors="replace")
-    )
+    name = str(first)
+    if ids is not None:
+        name = bytes(ids[first].tolist()).rstrip(b"\0").decode(errors="replace")
     rowptr = graph.edges.rowptr.cpu()
     isolated = int((rowptr[nodes + 1] == rowptr[nodes]).sum())
-    edges = (
-        f", {'none' if isolated == len(nodes) else f'{len(nodes) - isolated:,}'} of them has "
-        "an edge into it"
-    )
+    edges = ""
+    if isolated:
+        connected = "none" if isolated == len(nodes) else f"{len(nodes) - isolated:,}"
+        edges = f", {connected} of them has an edge into it"
     return (
-        f"{len(nodes):,} of {total or graph.num_nodes:,} {kind} (the first is node "
-        f"{name}{edges if isolated else ''})"
+        f"{len(nodes):,} of {total or graph.num_nodes:,} {kind} (the first is node {name}{edges})"
     )
 
 
@@ -358,18 +369,33 @@ def score_predictions(
     metric: Metric | None = None,
     problems: dict[str, str] | None = None,
 ) -> ScoreTable:
-    """Return the scores on the splits that have nodes; ``inference`` says which have an output, and
-    the parts.
+    """Return the scores on the splits that have nodes.
 
-    A score that cannot be computed is None, and ``problems`` gets a sentence that says why, by
-    split and score.
+    A score that cannot be computed is None.
+
+    Args:
+        predictions: of the graph's nodes.
+        graph: the graph.
+        splits: of "train", "validation" and "test".
+        inference: how the model ran: which nodes have an output, and the parts. Defaults to all
+            nodes in one piece.
+        metric: a further score.
+        problems: gets a sentence for every score that cannot be computed, by split and score.
+
+    Raises:
+        InputError: a split has no node with an output.
     """
     labels = predictions.labels
     logits = predictions.logits
-    sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
-    numbers = graph.regression and logits is not None and logits.shape[1] == graph.num_classes
-    metrics_of_task = OF_LABELS if labels is not None else OF_NUMBERS if numbers else []
-    from_logits = [*metrics_of_task] if labels is None else []
+    sampled = inference.nodes if inference else None
+    parts = inference.parts if inference else None
+    metrics_of_task: list[Metric] = []
+    from_logits: list[Metric] = []
+    if labels is not None:
+        metrics_of_task = OF_LABELS
+    elif graph.regression and logits is not None and logits.shape[1] == graph.num_classes:
+        metrics_of_task = OF_NUMBERS
+        from_logits = [*OF_NUMBERS]
     if metric is not None and metric not in metrics_of_task:
         from_logits.append(metric)
     problems = {} if problems is None else problems
@@ -378,15 +404,18 @@ def score_predictions(
         mask: Tensor = getattr(graph, SPLITS[split])
         if not mask.any():
             continue
-        if sampled is not None and not (mask := mask & sampled).any():
-            raise InputError(
-                f"no {split} node is in the sample of the parts: raise the sample, or leave it out"
-            )
+        if sampled is not None:
+            mask = mask & sampled
+            if not mask.any():
+                raise InputError(
+                    f"no {split} node is in the sample of the parts: raise the sample, or leave it "
+                    "out"
+                )
         targets = graph.y[mask]
         scores = dict[str, float | None]()
-        guess = None if labels is None else labels[mask].long()
-        if guess is not None:
-            scores |= label_scores(targets, guess)
+        predicted = None if labels is None else labels[mask].long()
+        if predicted is not None:
+            scores |= label_scores(targets, predicted)
         if from_logits and logits is not None:
             chosen = logits[mask]
             for score in from_logits:
@@ -397,38 +426,44 @@ def score_predictions(
                     problems[f"{split} {score.name}"] = (
                         f"no {score.name} of the {split} nodes: {error}"
                     )
-        if guess is not None and parts is not None:
-            scores["f1_parts"] = mean_f1(guess, targets, parts[mask.to(parts.device)])
+        if predicted is not None and parts is not None:
+            scores["f1_parts"] = mean_f1(predicted, targets, parts[mask.to(parts.device)])
         results[split] = scores
     return results
 
 
 def score_of_outputs(metric: Metric, logits: Tensor, targets: Tensor) -> float:
-    """Return the metric of some nodes' outputs, [n, C]; raise InputError, which says why, if it has
-    no value.
+    """Return the metric of some nodes' outputs, [n, C].
+
+    Raises:
+        InputError: it has no value; the message says why.
     """
     missing = int((~has_output(logits)).sum())
     if missing and not any(metric is NAMED[name] for name in OF_PREDICTIONS):
         raise InputError(f"the outputs of {missing:,} of the {len(logits):,} nodes are not finite")
-    if metric is NAMED["roc_auc"] and (classes := _undecided(targets, logits.shape[1])):
-        which = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
-        raise InputError(
-            "it needs nodes with and without each class, and all or none of these have class "
-            f"{which}"
-        )
+    if metric is NAMED["roc_auc"]:
+        classes = _classes_of_all_or_none(targets, logits.shape[1])
+        if classes:
+            listed = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
+            raise InputError(
+                "it needs nodes with and without each class, and all or none of these have class "
+                f"{listed}"
+            )
     if metric is NAMED["r2"] and len(targets) < 2:
         raise InputError(f"it needs two nodes, and there is {len(targets)}")
-    return metric(logits.clone(), targets.clone())  # a function of the user's may write into them
+    return metric(logits.clone(), targets.clone())  # A user's function may write into them.
 
 
-def _undecided(targets: Tensor, classes: int) -> list[int]:
-    """Return the classes that all nodes have, or none; targets: classes [n] or labels [n, K]."""
-    nodes = (
-        torch.bincount(targets.long(), minlength=classes)
-        if targets.dim() == 1
-        else targets.long().sum(dim=0)
-    )
-    return ((nodes == 0) | (nodes == len(targets))).nonzero().flatten().tolist()
+def _classes_of_all_or_none(targets: Tensor, classes: int) -> list[int]:
+    """Return the classes that all nodes have, or no node has.
+
+    The targets are classes [n] or labels [n, K].
+    """
+    if targets.dim() == 1:
+        counts = torch.bincount(targets.long(), minlength=classes)
+    else:
+        counts = targets.long().sum(dim=0)
+    return ((counts == 0) | (counts == len(targets))).nonzero().flatten().tolist()
 
 
 @contextmanager

@@ -1,8 +1,7 @@
-"""A temperature T: probabilities of logits / T fit the validation nodes (Guo et al., 2017,
-temperature scaling).
+"""Temperature scaling: logits / T give probabilities that fit the validation nodes.
 
-A merged model sums over its m sub-GCNs, so its logits are up to m times as large as those that were
-trained.
+The source is Guo et al., 2017. A merged model sums over its m sub-GCNs, so its logits are up to m
+times as large as those that were trained.
 """
 
 import math
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-MOST_NODES = 2000  # enough for one number
+MOST_NODES = 2000  # These are enough for one number.
 LEAST = 0.2
 MOST = 50.0
 
@@ -19,27 +18,29 @@ MOST = 50.0
 def fitting_nodes(mask: Tensor) -> Tensor:
     """Return the mask [N] of at most `MOST_NODES` nodes of a mask, evenly spaced."""
     nodes = mask.nonzero().squeeze(1)
-    few = torch.zeros_like(mask)
-    few[nodes[:: math.ceil(max(len(nodes), 1) / MOST_NODES)]] = True
-    return few
+    chosen = torch.zeros_like(mask)
+    chosen[nodes[:: math.ceil(max(len(nodes), 1) / MOST_NODES)]] = True
+    return chosen
 
 
 def fitted_temperature(logits: Tensor, targets: Tensor) -> float:
-    """Return the T of the least negative log-likelihood; logits: [n, C], targets: classes [n] or
-    labels [n, C].
+    """Return the T of the least negative log-likelihood.
+
+    Args:
+        logits: [n, C].
+        targets: classes [n] or labels [n, C].
     """
     from scipy.optimize import minimize_scalar  # slow to import
 
     logits = logits.float().cpu()
     targets = targets.cpu()
-    several = targets.dim() == 2
-    targets = targets.float() if several else targets.long()
+    is_multi_label = targets.dim() == 2
+    targets = targets.float() if is_multi_label else targets.long()
 
-    def loss(log: float) -> float:
-        score = F.binary_cross_entropy_with_logits if several else F.cross_entropy
-        return float(score(logits / math.exp(log), targets))
+    def loss(log_temperature: float) -> float:
+        likelihood = F.binary_cross_entropy_with_logits if is_multi_label else F.cross_entropy
+        return float(likelihood(logits / math.exp(log_temperature), targets))
 
-    bounds = math.log(LEAST), math.log(MOST)
-    return math.exp(
-        minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.01}).x
-    )
+    bounds = (math.log(LEAST), math.log(MOST))
+    best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.01})
+    return math.exp(best.x)

@@ -1,6 +1,4 @@
-"""`Adjacency`: the structure of a graph or a batch, with the operators Ā that layers multiply
-by.
-"""
+"""`Adjacency`: the edges of a graph or a batch, with the operators Ā that layers multiply by."""
 
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -26,8 +24,9 @@ from gistgnn.nn.sparse import (
 Operator = Literal["gcn", "mean", "sum"]
 """The operators Ā of an `Adjacency`, by the names of its attributes."""
 
-ENTRIES = 2**20  # entries of an operator that are computed at once, where the whole is not
-# rows likewise, at most: where nodes have few edges, the product of many rows would be large
+# Entries and rows of an operator that are computed at once, where not all of it is. Where nodes
+# have few edges, the product of many rows would be large.
+ENTRIES = 2**20
 ROWS = 2**16
 
 
@@ -44,12 +43,17 @@ class Adjacency:
             times.
         num_nodes: N.
         dtype: type of the operators' values; the same as the features'.
-        edge_weight: [E], of the edges; None: 1. It is a constant, without a gradient.
+        edge_weight: [E], of the edges. Defaults to 1. It is a constant, without a gradient.
+
+    Attributes:
+        pattern: the entries (target, source), [N, N].
+        edge_weight: [E], in the order of the entries, or None where all weights are 1.
+        layers: how many layers the structure is for, or None for any number.
     """
 
-    pattern: CSR  # [N, N], the entries (target, source)
-    edge_weight: Tensor | None = None  # [E], in the order of the entries; None: 1
-    layers: int | None = None  # that the structure is for; None: any number
+    pattern: CSR
+    edge_weight: Tensor | None = None
+    layers: int | None = None
 
     def __init__(
         self,
@@ -81,8 +85,9 @@ class Adjacency:
     def from_csr(
         cls, edges: CSR, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
     ) -> "Adjacency":
-        """Return the graph of entries (target, source), without a copy; ``edge_weight``: [E] in
-        their order.
+        """Return the graph of entries (target, source), without a copy.
+
+        ``edge_weight``, [E], is in the order of the entries.
         """
         adjacency = cls.__new__(cls)
         adjacency.pattern = edges
@@ -92,8 +97,9 @@ class Adjacency:
         return adjacency
 
     def layer(self, number: int) -> "Adjacency":
-        """Return the structure that layer ``number`` (from 0) sums over. Batches sampled by layers
-        have several.
+        """Return the structure that layer ``number`` (from 0) sums over.
+
+        Batches sampled by layers have several.
         """
         return self
 
@@ -108,15 +114,15 @@ class Adjacency:
     def cache_products(
         self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None
     ) -> None:
-        """From now on compute the product of an operator with the constant features ``x`` only
-        once.
+        """From now on compute the product of an operator with constant features only once.
 
-        ``x``: [N, F] is the tensor object itself, not an equal one; None: cache nothing.
-        ``product`` returns it if it is not this graph's own product, such as the rows of a larger
-        graph's product; None: compute it.
+        Args:
+            x: the features, [N, F]: this tensor object, not an equal one. None ends the caching.
+            product: returns the product for an operator, where it is not this graph's own: it may
+                be rows of a larger graph's product. Defaults to computing it.
         """
         self._constant = None if x is None else AtVersion(x)
-        # no closure over this object: a cycle would hold every batch until it is collected
+        # This is no closure over this object: a cycle would hold every batch until it is collected.
         self._product = product
         self.products: dict[Operator, Tensor] = {}
         self._joined: dict[Operator, Tensor] = {}
@@ -126,15 +132,14 @@ class Adjacency:
         return self._constant is not None and self._constant.is_same(h)
 
     def aggregate(self, operator: Operator, h: Tensor) -> Tensor:
-        """Return Ā h: [N, d], for ``h``: [N, d], a new tensor; a copy of the cached one if it is
-        there.
-        """
+        """Return Ā h, [N, d], for ``h``, [N, d]: a new tensor, or a copy of the cached one."""
         product = self.cached_product(operator, h)
         return getattr(self, operator) @ h if product is None else product.clone()
 
     def cached_product(self, operator: Operator, h: Tensor) -> Tensor | None:
-        """Return Ā h: [N, d] from the cache, for reading only; None if ``h`` is not the constant
-        features.
+        """Return Ā h, [N, d], from the cache, or None if ``h`` is not the constant features.
+
+        It is for reading only.
         """
         if not self.is_constant(h):
             return None
@@ -145,14 +150,15 @@ class Adjacency:
         return self.products[operator]
 
     def joined(self, operator: Operator, x: Tensor) -> Tensor:
-        """Return [x, Ā x]: [N, 2F], for the constant features ``x``, for reading only; it is cached
-        as well.
+        """Return [x, Ā x], [N, 2F], of the constant features ``x``.
+
+        It is cached, and for reading only.
         """
         if operator not in self._joined:
             product = self.cached_product(operator, x)
             assert product is not None
             self._joined[operator] = torch.cat([x[: len(product)], product], dim=1)
-            # a view: not held twice
+            # A view, so that the product is not in memory twice.
             self.products[operator] = self._joined[operator][:, x.shape[1] :]
         return self._joined[operator]
 
@@ -162,7 +168,7 @@ class Adjacency:
 
     @property
     def num_edges(self) -> int:
-        """E, with the given self-loops."""
+        """E, the self-loops of the graph included."""
         return self.pattern.num_edges
 
     @property
@@ -171,16 +177,15 @@ class Adjacency:
 
     @cached_property
     def gcn(self) -> SparseMatrix:
-        """Ā = D̃^-1/2 (A + I) D̃^-1/2 of eq. 1: [N, N], with one self-loop per node; a given one
-        keeps its weight.
+        """Ā = D̃^-1/2 (A + I) D̃^-1/2 of eq. 1: [N, N], with one self-loop per node.
+
+        A self-loop of the graph keeps its weight.
         """
         return self._rows("gcn", None)
 
     @cached_property
     def mean(self) -> SparseMatrix:
-        """D^-1 A: [N, N], the (weighted) mean over the incoming edges; 0 for a node without
-        incoming edges.
-        """
+        """D^-1 A: [N, N], the (weighted) mean over the incoming edges, or 0 without such edges."""
         return self._rows("mean", None)
 
     @cached_property
@@ -190,14 +195,13 @@ class Adjacency:
 
     @cached_property
     def attention(self) -> CSR:
-        """The entries (target, source) that attention runs over: the edges, and every node with
-        itself once.
-        """
+        """The entries (target, source) of attention: the edges, and every node with itself once."""
         return self.pattern.for_products().looped()[0]
 
     def rows(self, operator: Operator, nodes: slice | Tensor) -> SparseMatrix:
-        """Return some rows of an operator: [k, N]; computed now, unless the whole operator is kept
-        already.
+        """Return some rows of an operator: [k, N].
+
+        They are computed now, unless the whole operator has been computed already.
 
         Args:
             operator: its name.
@@ -224,7 +228,7 @@ class Adjacency:
         )
 
     def _rows(self, operator: Operator, nodes: slice | Tensor | None) -> SparseMatrix:
-        """Compute some rows of an operator: [k, N]; None: all."""
+        """Compute some rows of an operator, [k, N], or all of them where ``nodes`` is None."""
         if operator == "gcn":
             pattern, weight = self._looped(nodes)
             scale = self._degrees(pattern, weight).rsqrt()
@@ -234,41 +238,37 @@ class Adjacency:
             return SparseMatrix.from_pattern(
                 pattern, value.mul_(scale.index_select(0, pattern.col))
             )
-        pattern, weight, own = self._entries(nodes)
+        pattern, weight, numbers = self._entries(nodes)
         if operator == "sum":
-            return with_self(pattern, weight, self.dtype, own)
+            return with_self(pattern, weight, self.dtype, numbers)
         if weight is not None:
             check_weights(weight)
         value = pattern.repeated(self._degrees(pattern, weight).reciprocal())
         return SparseMatrix.from_pattern(pattern, value if weight is None else value.mul_(weight))
 
     def _entries(self, nodes: slice | Tensor | None) -> tuple[CSR, Tensor | None, Tensor | None]:
-        """Return some rows of A, their weights, and these nodes by number; the last is None for all
-        nodes.
+        """Return some rows of A, their weights, and the numbers of their nodes.
+
+        The weights are None where they are 1, and the numbers are None for all nodes.
         """
         if nodes is None:
             return self.pattern.for_products(), self.edge_weight, None
         pattern, entries = self.pattern.rows(nodes)
         check_sources(pattern.col, self.num_nodes)
-        own = torch.arange(nodes.start, nodes.stop) if isinstance(nodes, slice) else nodes
-        return (
-            pattern.for_products(),
-            None if self.edge_weight is None else self.edge_weight[entries],
-            own,
-        )
+        numbers = torch.arange(nodes.start, nodes.stop) if isinstance(nodes, slice) else nodes
+        weight = None if self.edge_weight is None else self.edge_weight[entries]
+        return pattern.for_products(), weight, numbers
 
     def _looped(self, nodes: slice | Tensor | None) -> tuple[CSR, Tensor | None]:
-        """Return some rows of A + I, and their weights; None: 1."""
-        pattern, weight, own = self._entries(nodes)
+        """Return some rows of A + I, and their weights, or None where these are 1."""
+        pattern, weight, numbers = self._entries(nodes)
         if weight is None:
-            return self.attention if nodes is None else pattern.looped(own)[0], None
+            return self.attention if nodes is None else pattern.looped(numbers)[0], None
         check_weights(weight)
-        return looped(pattern, weight, loop_weights(pattern, weight, own), own)
+        return looped(pattern, weight, loop_weights(pattern, weight, numbers), numbers)
 
     def to(self, *args: Any, **kwargs: Any) -> "Adjacency":
-        """Return the graph on another device or with another dtype; arguments as for
-        ``Tensor.to``.
-        """
+        """Return the graph on another device or with another dtype, as ``Tensor.to``."""
         like = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs)
         if like.dtype == self.dtype and like.device == self.device:
             return self

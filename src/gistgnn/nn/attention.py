@@ -207,10 +207,10 @@ class _Dynamic(Function):
         for head, (left, right, to_left, to_right) in enumerate(zip(*parts, strict=True)):
             for entries in row_pieces(pattern.num_edges, left.shape[1], PIECE):
                 features = _sums_at(left, right, pattern, entries)
-                own = grad[head, entries]
+                grad_of_entries = grad[head, entries]
                 slopes = (features > 0).to(features.dtype).mul_(1 - ctx.slope).add_(ctx.slope)
-                vectors[head] += own @ features.mul_(slopes)
-                slopes.mul_(own.unsqueeze(1)).mul_(inputs[2][head])
+                vectors[head] += grad_of_entries @ features.mul_(slopes)
+                slopes.mul_(grad_of_entries.unsqueeze(1)).mul_(inputs[2][head])
                 to_left.index_add_(0, pattern.col[entries], slopes)
                 to_right.index_add_(0, pattern.row[entries], slopes)
         return source, target, vectors, None, None
@@ -285,20 +285,21 @@ def _sums_at(source: Tensor, target: Tensor, pattern: CSR, entries: slice) -> Te
 
 
 def _on_diagonal(pattern: CSR, count: int) -> CSR:
-    """Return ``count`` copies of a pattern along a diagonal, computed once: one product then serves
-    all heads.
+    """Return copies of a pattern along a diagonal, so that one product serves all heads.
+
+    They are computed once for every ``count``.
     """
     if count == 1:
         return pattern
-    kept: dict[int, CSR] = pattern.__dict__.setdefault("_on_diagonal", {})
-    if count not in kept:
+    computed: dict[int, CSR] = pattern.__dict__.setdefault("_on_diagonal", {})
+    if count not in computed:
         shape = (count * pattern.shape[0], count * pattern.shape[1])
         dtype = index_dtype(*shape, count * pattern.num_edges)
         copies = torch.arange(count, dtype=dtype, device=pattern.col.device).unsqueeze(1)
         rowptr = (pattern.rowptr[1:].to(dtype) + copies * pattern.num_edges).view(-1)
         col = (pattern.col.to(dtype) + copies * pattern.shape[1]).view(-1)
-        kept[count] = CSR(torch.cat([rowptr.new_zeros(1), rowptr]), col, shape)
-    return kept[count]
+        computed[count] = CSR(torch.cat([rowptr.new_zeros(1), rowptr]), col, shape)
+    return computed[count]
 
 
 def _row_sums(pattern: CSR, x: Tensor) -> Tensor:

@@ -1,6 +1,4 @@
-"""The dense operations of a training step, each with a gradient of its own, in few passes over the
-features.
-"""
+"""The dense operations of a training step, with gradients of few passes over the features."""
 
 from typing import Any, Literal
 
@@ -26,16 +24,18 @@ def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None 
 
 
 def fits(weight: Tensor) -> bool:
-    """Whether the products of a weight can be one function: not under autocast, which chooses types
-    of torch's own.
+    """Tell whether the products of a weight can be one function.
+
+    They cannot under autocast, where torch chooses the types.
     """
     device = weight.device.type
     return not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device))
 
 
 class _Linear(Function):
-    """Returns the result, and A H if it is computed. Under vmap all tensors have a first dimension
-    for the sub-GCNs.
+    """[H, A H] Wᵀ + b, and A H if it is computed.
+
+    Under vmap all tensors have a first dimension for the sub-GCNs.
     """
 
     @staticmethod
@@ -71,28 +71,28 @@ class _Linear(Function):
         needs_h = ctx.needs_input_grad[2]
         d = h.shape[-1]
         transposed = grad.transpose(-1, -2)
-        own = weight[..., :d]
-        other = weight[..., d:]
+        weight_of_node = weight[..., :d]
+        weight_of_neighbours = weight[..., d:]
         for_weight = [transposed @ h[..., : grad.shape[-2], :]]
         for_bias = grad.sum(dim=-2)
         if matrix is None:
-            return for_weight[0], for_bias, grad @ own if needs_h else None, None
+            return for_weight[0], for_bias, grad @ weight_of_node if needs_h else None, None
         if _projects(weight, h):
             back = Product.apply(matrix.t(), grad)
             for_weight.append(back.transpose(-1, -2) @ h)
-            for_h = back @ other if needs_h else None
+            for_h = back @ weight_of_neighbours if needs_h else None
         else:
             # A gradient of the second order depends on H through A H.
             for_weight.append(
                 transposed @ (Product.apply(matrix, h) if torch.is_grad_enabled() else a)
             )
-            for_h = Product.apply(matrix.t(), grad @ other) if needs_h else None
+            for_h = Product.apply(matrix.t(), grad @ weight_of_neighbours) if needs_h else None
         if for_h is not None:
             target = for_h[..., : grad.shape[-2], :]
             if torch.is_grad_enabled():  # perhaps within vmap, which has no rule for the other way
-                target.add_(grad @ own)
+                target.add_(grad @ weight_of_node)
             else:
-                _add_product(target, grad, own)
+                _add_product(target, grad, weight_of_node)
         return torch.cat(for_weight, dim=-1), for_bias, for_h, None
 
     @staticmethod
@@ -147,9 +147,7 @@ def draw_kept(x: Tensor, dropped: int) -> Tensor:
 
 
 class WholeNorm(nn.Module):
-    """Scales a matrix [N, d] to mean 0 and deviation 1 over all of its entries, as the authors' GCN
-    does.
-    """
+    """Scales a matrix [N, d] to mean 0 and deviation 1 over all entries, as the authors' GCN."""
 
     def forward(self, h: Tensor) -> Tensor:
         return F.layer_norm(h, h.shape)
@@ -164,11 +162,11 @@ def activate(
     *,
     overwrite: bool = True,
 ) -> Tensor:
-    """Apply norm, activation, and in training dropout with probability ``p`` to a hidden layer's
-    output ``x``: [N, d].
+    """Apply norm, activation and dropout to a hidden layer's output ``x``: [N, d].
 
-    A `WholeNorm` comes after the activation, as in the authors' code. ``x`` is overwritten where
-    that saves time, if nothing else needs it (``overwrite``).
+    Dropout, with probability ``p``, is for training alone. A `WholeNorm` comes after the
+    activation, as in the authors' code. ``x`` is overwritten where that saves time, if nothing else
+    needs it (``overwrite``).
     """
     if activation != "relu" or isinstance(norm, WholeNorm):
         function = F.relu if activation == "relu" else F.elu
@@ -194,8 +192,9 @@ def activate(
 
 
 class _Activate(Function):
-    """Layer norm (``eps``; None: none), ReLU and dropout of [..., N, d]; where the result is 0, so
-    is the gradient.
+    """Layer norm (unless ``eps`` is None), ReLU and dropout of [..., N, d].
+
+    Where the result is 0, so is the gradient.
     """
 
     @staticmethod
@@ -244,15 +243,14 @@ class _Activate(Function):
 
 
 def _scales(x: Tensor, dropped: int) -> Tensor:
-    """Return dropout's scale as the weight of a layer norm: [d]. torch is slower without a
-    weight.
-    """
+    """Return dropout's scale as the weight of a layer norm, [d]; without one torch is slower."""
     return x.new_full(x.shape[-1:], scale_of(dropped))
 
 
 def rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return the rows ``index``: [n] of ``x``: [..., N, C]; ``x`` itself if these are all of its
-    rows in order.
+    """Return the rows ``index``, [n], of ``x``, [..., N, C].
+
+    That is ``x`` itself if these are all of its rows in order.
     """
     size = x.shape[-2]
     # A GPU would have to wait for the comparison.
@@ -262,8 +260,9 @@ def rows(x: Tensor, index: Tensor) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return the mean over the nodes, or the weighted sum, for [n, C], or [m, n, C] of m sub-GCNs:
-    [m].
+    """Return the mean over the nodes, or the weighted sum, of the cross-entropy.
+
+    The logits are [n, C]; those of m sub-GCNs, [m, n, C], give m values.
     """
     if weights is None:
         weights = logits.new_full(targets.shape, 1 / max(len(targets), 1))

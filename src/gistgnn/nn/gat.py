@@ -174,8 +174,8 @@ class GAT(GNN):
         heads: attention heads of every layer.
         dropout: of hidden features, in [0, 1).
         norm, activation: as for `GNN`, over all heads·d_l features. The published GAT has "elu".
-        attention_dropout: of attention coefficients, in [0, 1), as in the published GAT; None: as
-            ``dropout``.
+        attention_dropout: of attention coefficients, in [0, 1), as in the published GAT. Defaults
+            to ``dropout``.
     """
 
     layer: ClassVar[type[Any]] = GATLayer

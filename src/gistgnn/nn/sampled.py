@@ -1,6 +1,4 @@
-"""`SampledAdjacency`: the structure of a batch with sampled edges, one for all layers or one per
-layer.
-"""
+"""`SampledAdjacency`: the sampled edges of a batch, for all layers or for each of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,38 +17,45 @@ from gistgnn.utils.tensors import to_device
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """In-degrees in the whole graph of some nodes, each a floating-point tensor [n]; with weights
-    their sums.
+    """In-degrees of some nodes in the whole graph, or the sums of their edges' weights.
+
+    Attributes:
+        plain: in A, with the self-loops of the graph: floating-point, [n].
+        looped: in A + I, with one self-loop per node: [n].
+        row_sums: of the whole graph's Ā (eq. 1), [n], or None where rows are not normalised.
+        loops: the weights of the nodes' self-loops in A + I, [n], or None where these are 1.
     """
 
-    plain: Tensor  # in A, with the given self-loops
-    looped: Tensor  # in A + I, with one self-loop per node
-    # of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not
+    plain: Tensor
+    looped: Tensor
     row_sums: Tensor | None = None
-    loops: Tensor | None = None  # the weights of the nodes' self-loops in A + I; None: 1
+    loops: Tensor | None = None
 
     def of(self, nodes: Tensor | slice) -> "Degrees":
+        """Return the degrees of some of these nodes."""
         return self._map(lambda tensor: tensor[nodes])
 
     def to(self, device: torch.device) -> "Degrees":
         return self._map(lambda tensor: to_device(tensor, device))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Degrees":
-        others = (
-            None if tensor is None else change(tensor) for tensor in (self.row_sums, self.loops)
-        )
-        return Degrees(change(self.plain), change(self.looped), *others)
+        row_sums = None if self.row_sums is None else change(self.row_sums)
+        loops = None if self.loops is None else change(self.loops)
+        return Degrees(change(self.plain), change(self.looped), row_sums, loops)
 
 
 class SampledAdjacency(Adjacency):
-    """Sampled edges from input nodes to output nodes, with operators that estimate the whole
-    graph's.
+    """Sampled edges from input nodes to output nodes, with estimates of the graph's operators.
 
-    An operator's entry is the whole graph's times the edge's `weight` [nnz]; with one over the
-    edge's chance, Ā H is unbiased. `Degrees.row_sums` scale every row to the whole graph's sum
-    (LADIES, section 3.2): biased, less variance. The output nodes are the first input nodes.
-    `above` are the higher layers' structures, if every layer has its own. `refuses` is the end of
-    the error for models that attend or take an edge_index; None: they can use these edges.
+    Args:
+        pattern: the edges, [outputs, inputs]. The output nodes are the first input nodes.
+        degrees: of the input nodes. `Degrees.row_sums` scale every row to the whole graph's sum
+            (LADIES, section 3.2): that is biased, with less variance.
+        weight: [nnz]. An operator's entry is the whole graph's times this weight; with one over the
+            edge's chance, Ā H is unbiased.
+        above: the higher layers' structures, if every layer has its own.
+        refuses: the end of the error for models that attend or take an edge_index. Defaults to no
+            error: they can use these edges.
     """
 
     def __init__(
@@ -67,8 +72,8 @@ class SampledAdjacency(Adjacency):
         self.dtype = degrees.looped.dtype
         self.above = tuple(above)
         self._refuses = refuses
-        self.weight = weight.to(self.dtype)  # a sampler's are float32
-        self.layers = len(above) + 1 if above else None  # None: all layers share the edges
+        self.weight = weight.to(self.dtype)  # Those of a sampler are float32.
+        self.layers = len(above) + 1 if above else None  # None where all layers share the edges.
         self.cache_products(None)
 
     def layer(self, number: int) -> Adjacency:
@@ -113,9 +118,7 @@ class SampledAdjacency(Adjacency):
 
     @cached_property
     def attention(self) -> CSR:
-        """The entries that attention runs over: the edges, and every output node with itself
-        once.
-        """
+        """The entries of attention: the edges, and every output node with itself once."""
         self._check("attends")
         return self._with_loops[0]
 
@@ -143,12 +146,9 @@ class SampledAdjacency(Adjacency):
 
 
 def _scaled(pattern: CSR, value: Tensor, sums: Tensor | None) -> SparseMatrix:
-    """Return a matrix with every row scaled to its sum in ``sums``: at least [R]; None: as it
-    is.
-    """
+    """Return a matrix, with every row scaled to its sum in ``sums``, [R or more], unless None."""
     if sums is not None:
         sampled = row_sums(pattern, value)
-        value = value * torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0).index_select(
-            0, pattern.row
-        )
+        scale = torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0)
+        value = value * scale.index_select(0, pattern.row)
     return SparseMatrix.from_pattern(pattern, value)

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.graphs.standardise import MEAN, STD, Standardisation
 
-# arguments that get the structure, wherever they stand
 STRUCTURES = ("edge_index", "adj", "adj_t", "edges")
+"""The names of arguments that get the edges, wherever they stand."""
 
 
 class FeatureScaling(nn.Module):
@@ -33,8 +33,7 @@ class FeatureScaling(nn.Module):
 
 
 class ScaledModel(nn.Module):
-    """A model whose features are scaled first: it is called with the features as the graph has
-    them.
+    """A model that scales its features first, and is called with those of the graph.
 
     Args:
         scaling: the first layer.
@@ -52,8 +51,7 @@ class ScaledModel(nn.Module):
         self.train(model.training)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the model's output; arguments: those of the model, with features that are not
-        scaled.
+        """Return the model's output, for its arguments with features that are not scaled.
 
         Raises:
             InputError: x has another number of features.
@@ -64,8 +62,10 @@ class ScaledModel(nn.Module):
         return self.model(self.scale(args[0]), *args[1:], **kwargs)
 
     def scale(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
-        """Return features, or the given columns of them, scaled: [N, F]; another number of them is
-        an InputError.
+        """Return features, or some columns of them, scaled: [N, F].
+
+        Raises:
+            InputError: there is another number of features.
         """
         return Standardisation(self.scaling.mean[columns], self.scaling.std[columns]).features(x)
 
@@ -84,15 +84,15 @@ class ScaledModel(nn.Module):
 
 
 def features_argument(parameters: Mapping[str, inspect.Parameter]) -> str | None:
-    """Return the name of the argument for the features; None if there is none.
+    """Return the name of the argument for the features, or None if there is none.
 
     It is the first one that needs a value and is not for edges; or else the first that is not for
     edges.
     """
-    others = [name for name in parameters if name not in (*STRUCTURES, *EDGE_DATA)]
-    others = [name for name in others if parameters[name].kind is not inspect.Parameter.VAR_KEYWORD]
-    needed = [name for name in others if parameters[name].default is inspect.Parameter.empty]
-    return next(iter([*needed, *others]), None)
+    names = [name for name in parameters if name not in (*STRUCTURES, *EDGE_DATA)]
+    names = [name for name in names if parameters[name].kind is not inspect.Parameter.VAR_KEYWORD]
+    needed = [name for name in names if parameters[name].default is inspect.Parameter.empty]
+    return next(iter([*needed, *names]), None)
 
 
 def plain_model(model: nn.Module) -> nn.Module:
@@ -117,9 +117,7 @@ def scales_input(model: nn.Module) -> bool:
 
 
 def scaled(model: nn.Module, x: Tensor, columns: slice = slice(None)) -> Tensor:
-    """Scale features, or the given columns of them, as the model does; a model that does not scale
-    leaves them.
-    """
+    """Scale features, or some columns of them, as the model does, if it does."""
     model = getattr(model, "_orig_mod", model)
     return model.scale(x, columns) if isinstance(model, ScaledModel) else x
 
@@ -146,10 +144,8 @@ def saved_state(model: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
 def split_scaling(
     tensors: Mapping[str, Tensor],
 ) -> tuple[dict[str, Tensor], Standardisation | None]:
-    """Return the tensors of a model without those of the scaling, and the scaling; None: there is
-    none.
-    """
-    rest = {name: value for name, value in tensors.items() if name not in (MEAN, STD)}
+    """Return a model's tensors without those of the scaling, and the scaling if there is one."""
+    state = {name: value for name, value in tensors.items() if name not in (MEAN, STD)}
     if MEAN not in tensors:
-        return rest, None
-    return rest, Standardisation(tensors[MEAN], tensors[STD])
+        return state, None
+    return state, Standardisation(tensors[MEAN], tensors[STD])
