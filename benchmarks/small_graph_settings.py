@@ -77,7 +77,7 @@ class Setting:
 
     def config(self, lr: float, seed: int) -> RunConfig:
         """Return the run. One device is scored after every step, as in the public code."""
-        run = Table1.at("full").config(
+        run = Table1.at("table1", "full").config(
             (self.dataset, self.row, self.norm), lr, self.weight_decay, seed
         )
         zeta = self.local_steps if run.sub_gcns > 1 else 1

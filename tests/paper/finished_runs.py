@@ -31,8 +31,9 @@ RUN = {
 
 
 class Finished(RunStore):
-    """A store in which every run is finished, and all have the same results; `asked` are the runs
-    it was asked for.
+    """A store in which every run is finished, and all have the same results.
+
+    `asked` are the runs it was asked for.
     """
 
     def __init__(self, *where: Any) -> None:

@@ -1,5 +1,6 @@
-"""Tables 2 to 4, 6 and 7: the paper's numbers and settings; which runs of Table 3 fit by the
-plan.
+"""Tables 2 to 4, 6 and 7: the paper's numbers and settings.
+
+The plan says which runs of Table 3 fit.
 """
 
 import json
@@ -13,7 +14,7 @@ from gistgnn.compare import RunStore
 from gistgnn.paper.experiment import Table
 from gistgnn.paper.large_graphs import cluster_sampling, default_clusters, large_run, large_training
 from gistgnn.paper.published import TABLE2_AMAZON2M, TABLE2_REDDIT, TABLE4
-from gistgnn.paper.table2 import Reddit
+from gistgnn.paper.table2 import Table2
 from gistgnn.paper.table3 import DEVICE_MEMORY, OOM, UltraWide, cells_of_paper, parts_of
 from gistgnn.paper.table4 import CLUSTERS, Ladies
 from gistgnn.runs import ModelConfig
@@ -27,8 +28,8 @@ def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
     assert parts_of("amazon2m") == parts_of("synthetic:amazon2m") == 5000
     assert parts_of("synthetic:amazon2m@0.02") == 100
     assert parts_of("digits") == parts_of("own.npz") == 4
-    on_clusters = Ladies.at("full").config("reddit", 3, CLUSTERS, 4)
-    assert on_clusters == Reddit.at("full").config("reddit", "graphsage", 256, 3, 4)
+    on_clusters = Ladies.at("ladies", "full").config("reddit", 3, CLUSTERS, 4)
+    assert on_clusters == Table2.at("reddit", "full").config("reddit", "graphsage", 256, 3, 4)
     assert memory_size("32GB") == DEVICE_MEMORY
     for m in (1, 2, 4, 8):
         sampler = cluster_sampling("synthetic:reddit@0.2")
@@ -40,8 +41,8 @@ def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
         assert [row.speedup for row in rows] == pytest.approx(times, abs=0.01)
     # the batches of the public scripts can be chosen
     for experiment, expected in (
-        (Reddit.at("full", clusters=1500, clusters_per_batch=20), {(1500, 20)}),
-        (Reddit.at("small", clusters_per_batch=5), {(1500, 5), (150, 5)}),
+        (Table2.at("reddit", "full", clusters=1500, clusters_per_batch=20), {(1500, 20)}),
+        (Table2.at("reddit", "small", clusters_per_batch=5), {(1500, 5), (150, 5)}),
     ):
         runs = [run for group in experiment.groups().values() for run in group]
         assert {
@@ -63,7 +64,7 @@ def planned(tmp_path: Path, **settings: Any) -> Table:
         "clusters": 300,
         "layers": (2,),
     } | settings
-    [table] = UltraWide.at("full", **settings).run(Finished(tmp_path, "data"))
+    [table] = UltraWide.at("ultrawide", "full", **settings).run(Finished(tmp_path, "data"))
     return table
 
 
@@ -75,7 +76,7 @@ FITS_IN_BOTH = [(2, 8, 16384), (2, 8, 32768), (3, 8, 32768)]
 @pytest.mark.usefixtures("large_machine")
 def test_the_plan_differs_from_the_paper_where_the_docs_say_so(tmp_path: Path) -> None:
     for layers, m, width in (*FITS_ONLY_BY_PLAN, *FITS_IN_BOTH):
-        experiment = UltraWide.at("full", sub_gcns=(m,), widths=(width,))
+        experiment = UltraWide.at("ultrawide", "full", sub_gcns=(m,), widths=(width,))
         [(_, reason)] = experiment.plans("amazon2m", layers, RunStore(tmp_path, "data")).values()
         assert reason == ""
         in_paper = cells_of_paper(layers, m, width)[0]
@@ -99,9 +100,9 @@ def test_what_fits_the_papers_device_but_not_ours_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gistgnn.estimate.resources.available_bytes", lambda _: 2**30)
-    found = planned(tmp_path, widths=(400, 8192), sub_gcns=(8,))
-    assert [line[5] for line in found.rows] == ["75.00", "not run"]
-    assert "; here " in found.rows[1][7]
+    table = planned(tmp_path, widths=(400, 8192), sub_gcns=(8,))
+    assert [line[5] for line in table.rows] == ["75.00", "not run"]
+    assert "; here " in table.rows[1][7]
 
 
 def test_runs_with_theta_on_disk_leave_no_files(tmp_path: Path) -> None:

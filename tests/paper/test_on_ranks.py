@@ -17,7 +17,7 @@ from gistgnn.compare.on_ranks import records_on_ranks, store_of_ranks, train_on_
 from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
-from gistgnn.paper.appendix_b import LocalSgdTable
+from gistgnn.paper.appendix_b import AppendixB
 from gistgnn.paper.large_graphs import COLUMNS
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.table3 import UltraWide
@@ -33,8 +33,9 @@ from tests.paper.test_reproduce import TINY, reproduce, written
 
 
 def table(out: Path) -> list[dict[str, str]]:
-    """Return the rows of a table by their columns; a name that is there for the second time ends
-    with an apostrophe.
+    """Return the rows of a table by their columns.
+
+    A name that is there for the second time ends with an apostrophe.
     """
     [first] = json.loads((out / "experiment.json").read_text())["tables"]
     columns = [
@@ -59,12 +60,12 @@ def test_one_page_has_times_of_one_device_and_of_a_worker(
         "text": True,
         "timeout": 120,
     }
-    done = subprocess.run(started, check=False, **settings)  # type: ignore[call-overload]
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("written: ") == 1
-    both = table(out)
-    assert [{name: row[name] for name in alone[0]} for row in both] == alone
-    for row in both:
+    process = subprocess.run(started, check=False, **settings)  # type: ignore[call-overload]
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("written: ") == 1
+    rows = table(out)
+    assert [{name: row[name] for name in alone[0]} for row in rows] == alone
+    for row in rows:
         if row["workers"] == "1":
             assert {row[name] for name in COLUMNS} == {"–"}
             continue
@@ -79,10 +80,10 @@ def test_one_page_has_times_of_one_device_and_of_a_worker(
         "torchrun --nproc-per-node 2 -m gistgnn reproduce local-sgd"
     )
     assert "The time of a worker is" in (out / "report.html").read_text()
-    kept = written(out)
-    assert len(kept) == 7 + 6
+    files = written(out)
+    assert len(files) == 7 + 6
     assert reproduce("local-sgd", out) == 0  # one process shows what ranks have trained
-    assert (table(out), written(out)) == (both, kept)
+    assert (table(out), written(out)) == (rows, files)
 
 
 def test_the_others_refuse_ranks(
@@ -135,8 +136,9 @@ def train(ranks: Ranks, directory: Path, *stops: bool) -> list[bool]:
 
 
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    """The first two calls stop after a round of the baseline, which takes sixteen; the last one
-    goes on.
+    """The first two calls stop after a round of the baseline; the last one goes on.
+
+    The baseline takes sixteen rounds.
     """
     assert (
         on_ranks(2, train, tmp_path, True, True, False, False) == [[False, False, True, True]] * 2
@@ -166,13 +168,22 @@ def train_wide(ranks: Ranks, wide: UltraWide, out: Path) -> bool:
 
 def test_widths_that_do_not_fit_on_one_device_train_on_ranks(tmp_path: Path) -> None:
     wide = UltraWide.at(
-        "small", datasets=("digits",), widths=(16,), sub_gcns=(1, 2), epochs=1, clusters=10
+        "ultrawide",
+        "small",
+        datasets=("digits",),
+        widths=(16,),
+        sub_gcns=(1, 2),
+        epochs=1,
+        clusters=10,
     )
     assert on_ranks(2, train_wide, wide, tmp_path) == [True, True]
     [table] = wide.run(RunStore(tmp_path / "runs", "data", trains=False))
     assert [(row[2], row[4]) for row in table.rows] == [("–", "–"), ("2", "2")]
-    kept = (json.loads(path.read_text())["config"] for path in sorted(tmp_path.rglob("*.json")))
-    assert [(one["store"], one["share"]) for one in kept] == [("memory", "whole"), ("host", "rows")]
+    configs = (json.loads(path.read_text())["config"] for path in sorted(tmp_path.rglob("*.json")))
+    assert [(config["store"], config["share"]) for config in configs] == [
+        ("memory", "whole"),
+        ("host", "rows"),
+    ]
 
 
 def test_what_more_ranks_have_trained_with_every_seed_counts(tmp_path: Path) -> None:
@@ -180,15 +191,15 @@ def test_what_more_ranks_have_trained_with_every_seed_counts(tmp_path: Path) -> 
     seeds = [replace(RUNS[2], seed=seed) for seed in (0, 1)]
     record = alone(seeds[0])
     for count, trained in {2: seeds, 3: seeds[:1], 10: seeds[1:]}.items():
-        for each in trained:
-            config = {**record.config, "seed": each.seed}
+        for config_of_seed in trained:
+            config = {**record.config, "seed": config_of_seed.seed}
             workers = Workers(ranks=count, train_seconds=[], step_seconds=[], exchange_seconds=[])
-            kept = structs.replace(record, config=config, workers=workers)
-            store_of_ranks(store, count).keep(each, kept)
-    found = records_on_ranks(store, seeds)
-    assert found
-    assert [one.config["seed"] for one in found] == [0, 1]
-    assert [one.workers and one.workers.ranks for one in found] == [2, 2]
+            record_of_seed = structs.replace(record, config=config, workers=workers)
+            store_of_ranks(store, count).keep(config_of_seed, record_of_seed)
+    records = records_on_ranks(store, seeds)
+    assert records
+    assert [record.config["seed"] for record in records] == [0, 1]
+    assert [record.workers and record.workers.ranks for record in records] == [2, 2]
     assert records_on_ranks(store, seeds, least=3) == []
     (most,) = records_on_ranks(store, seeds[1:], least=3)
     assert most.workers
@@ -199,7 +210,7 @@ def test_what_more_ranks_have_trained_with_every_seed_counts(tmp_path: Path) -> 
 def test_more_ranks_than_sub_gcns_are_refused(tmp_path: Path) -> None:
     many = Alone()
     many.count = 16
-    runs = [run for group in LocalSgdTable.at("small").groups().values() for run in group]
+    runs = [run for group in AppendixB.at("local-sgd", "small").groups().values() for run in group]
     with pytest.raises(
         InputError, match="there are 16 ranks, but m is at most 8: start as many ranks as m"
     ):

@@ -1,17 +1,17 @@
 """What docs/paper/provenance.md says of our settings is what the code does, at full scale."""
 
-import importlib
 import re
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 
+from gistgnn.distributed import Alone
 from gistgnn.graphs.named import DATASETS
 from gistgnn.paper.experiment import Experiment
-from gistgnn.paper.large_graphs import ComparisonOfRuns
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import LadiesSampling
@@ -38,15 +38,14 @@ def values_in(cell: str) -> list[str]:
 
 
 def experiment_of(name: str) -> Experiment:
-    module, kind = EXPERIMENTS[name].home.split(":")
-    found: type[Experiment] = getattr(importlib.import_module(f"gistgnn.paper.{module}"), kind)
-    return found.at("full")
+    kind: type[Experiment] = resolve_name(f"gistgnn.paper.{EXPERIMENTS[name].home}")
+    return kind.at(name, "full")
 
 
 def runs_of(experiment: Experiment, folder: Path) -> list[RunConfig]:
     """The runs of an experiment; of `ladies` without those on clusters, which are Table 2's."""
-    if isinstance(experiment, ComparisonOfRuns):
-        runs = [run for runs in experiment.groups().values() for run in runs]
+    if EXPERIMENTS[experiment.name].ranks and experiment.name != "ultrawide":
+        runs = experiment.runs_on_ranks(Alone(), Finished(folder, "data"))
         return [
             run
             for run in runs
@@ -129,15 +128,17 @@ def as_text(value: Any) -> str:
 def test_our_settings_are_those_of_the_code(name: str, tmp_path: Path) -> None:
     experiment = experiment_of(name)
     runs = runs_of(experiment, tmp_path)
-    said = {cells[0]: set(values_in(cells[-1])) for names, cells in section_rows() if name in names}
-    known = [setting for setting in said if setting in SETTINGS]
-    done = {
-        name: {as_text(value) for value in map(SETTINGS[name], runs) if value is not None}
-        for name in known
+    documented = {
+        cells[0]: set(values_in(cells[-1])) for names, cells in section_rows() if name in names
     }
-    done["seeds"] = {as_text(experiment.seeds)}
-    assert {setting: said.get(setting) for setting in done} == done
-    assert set(done) >= NEEDED
+    checked = [setting for setting in documented if setting in SETTINGS]
+    actual = {
+        name: {as_text(value) for value in map(SETTINGS[name], runs) if value is not None}
+        for name in checked
+    }
+    actual["seeds"] = {as_text(experiment.seeds)}
+    assert {setting: documented.get(setting) for setting in actual} == actual
+    assert set(actual) >= NEEDED
 
 
 def test_every_value_in_code_type_that_is_read_is_checked() -> None:
@@ -150,11 +151,11 @@ def test_every_value_in_code_type_that_is_read_is_checked() -> None:
 def test_the_data_sets_are_ours() -> None:
     names = {"PubMed": "pubmed", "Cora": "cora", "CiteSeer": "citeseer", "ogbn-arxiv": "ogbn-arxiv"}
     names |= {"Reddit": "reddit", "Amazon2M": "amazon2m"}
-    said = {
+    documented = {
         names[cells[0]]: values_in(cells[2]) for _, cells in section_rows() if cells[0] in names
     }
     infos = {name: DATASETS[name] for name in names.values()}
-    assert said == {
+    assert documented == {
         name: [f"{number:,}" for number in (info.nodes, info.edges, info.classes, info.features)]
         for name, info in infos.items()
     }

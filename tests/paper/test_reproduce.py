@@ -1,6 +1,4 @@
-"""Every table and figure of the paper, in a minute's worth of epochs on a graph that is always
-there.
-"""
+"""Every table and figure of the paper, in few epochs on a graph that is always present."""
 
 import dataclasses
 import json
@@ -14,7 +12,7 @@ import pytest
 from gistgnn.cli.options import memory_size
 from gistgnn.cli.reproduce import OPTIONS
 from gistgnn.paper import theory_laws
-from gistgnn.paper.large_graphs import ComparisonOfRuns
+from gistgnn.paper.experiment import Experiment
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from tests.cli.in_process import refused, run
 
@@ -89,18 +87,18 @@ def test_it_runs_once_and_writes_its_table_record_and_report(
 ) -> None:
     out = reproduced(name)
     (_, rows, paper) = TINY[name]
-    kept = written(out)
+    files = written(out)
     capsys.readouterr()
     assert reproduce(name, out) == 0
-    assert written(out) == kept
+    assert written(out) == files
     title, header, *lines = capsys.readouterr().out.splitlines()
     assert title == EXPERIMENTS[name].help
     assert header.startswith("data set")
     assert sum(line.startswith("digits ") for line in lines) >= rows
     text = (out / f"{name}.md").read_text()
-    first, *others = text.split("\n\n| data set")
+    first, *further_tables = text.split("\n\n| data set")
     assert sum(line.startswith("| digits") for line in first.splitlines()) == rows
-    assert len(others) == (name == "theory"), "the theory has a table of laws, too"
+    assert len(further_tables) == (name == "theory"), "the theory has a table of laws, too"
     assert paper is None or paper in text
     record = json.loads((out / "experiment.json").read_text())
     page = (out / "report.html").read_text()
@@ -148,8 +146,8 @@ def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("theory", "--device", "cpu"), "--device is no option of gistgnn reproduce theory"),
         (("theory", "--widths", 64, 4), "--widths are 64, 4, expected at least 8"),
     ):
-        given = () if "--out" in options or options == ("table9",) else ("--out", tmp_path / "out")
-        refused(capsys, message, "reproduce", *options, *given, leaves=tmp_path)
+        out = () if "--out" in options or options == ("table9",) else ("--out", tmp_path / "out")
+        refused(capsys, message, "reproduce", *options, *out, leaves=tmp_path)
     assert SCALES == ("small", "full")
     assert [memory_size(text) for text in ("32GB", "1.75GiB", "512MB")] == [2**35, 7 * 2**28, 2**29]
 
@@ -158,7 +156,7 @@ def test_the_registry_names_experiments_their_settings_and_which_use_ranks() -> 
     assert set(TINY) | {"table1"} == set(EXPERIMENTS)  # the first table has tests of its own
     for name, entry in EXPERIMENTS.items():
         experiment = resolve_name(f"gistgnn.paper.{entry.home}")
-        assert experiment.at("full").name == name
+        assert all(experiment.at(name, scale).name == name for scale in SCALES)
         settings = {field.name for field in dataclasses.fields(experiment)}
         assert {option.rstrip("+") for option in entry.options} <= settings & set(OPTIONS)
-        assert entry.ranks == (issubclass(experiment, ComparisonOfRuns) or name == "ultrawide")
+        assert entry.ranks == (experiment.runs_on_ranks is not Experiment.runs_on_ranks)

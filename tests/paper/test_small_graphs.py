@@ -45,7 +45,9 @@ def test_each_cell_has_its_own_rate_and_shows_its_own_runs() -> None:
         ) / 1000
 
     store = Scored(scores)
-    [table] = LocalIterations.at("small", seeds=1, local_steps=(1, 5), sub_gcns=(2, 8)).run(store)
+    [table] = LocalIterations.at(
+        "local-iterations", "small", seeds=1, local_steps=(1, 5), sub_gcns=(2, 8)
+    ).run(store)
     assert table.rows == [
         ["cora", "2", "2.10 (0.05)", "2.50 (0.05)"],
         ["cora", "8", "8.10 (0.1)", "8.50 (0.1)"],
@@ -74,7 +76,7 @@ def test_a_row_of_table1_chooses_on_seeds_of_its_own_and_says_what(
         return (0.9 if (run.training.lr, run.training.weight_decay) == best else 0.5), 0.5
 
     store = Scored(scores)
-    [table] = Table1.at(scale, seeds=2, datasets=("cora",)).run(store)
+    [table] = Table1.at("table1", scale, seeds=2, datasets=("cora",)).run(store)
     rows = table.rows
     assert [(row[1], row[5]) for row in rows[len(TABLE1_ROWS) :]] == [
         (m, "whole") for m in ("baseline", *"248")
@@ -100,7 +102,7 @@ def test_a_row_of_table1_chooses_on_seeds_of_its_own_and_says_what(
 def test_each_row_of_table1_splits_what_it_says() -> None:
     graph = load("digits")
     for index, (m, dims) in enumerate(TABLE1_ROWS):
-        config = Table1.at("full").config(("cora", index, "none"), 0.01, 0.0)
+        config = Table1.at("table1", "full").config(("cora", index, "none"), 0.01, 0.0)
         gist = config.trainer(graph.num_features, graph.num_classes)
         assert gist.sub_gcns == m
         assert config.training.steps(1, m) == 400 / m
@@ -122,12 +124,12 @@ def test_table1_is_written_and_goes_on_from_what_is_finished(
     words = ("reproduce", "table1", *options, "--data-root", shared_data, "--out", out)
     assert run(*words) == 0, capsys.readouterr().err
     assert "baseline" in capsys.readouterr().out
-    lost, *kept = sorted(out.glob("runs/cora*.json"))
+    lost, *remaining = sorted(out.glob("runs/cora*.json"))
     lost.unlink()
-    times = [path.stat().st_mtime_ns for path in kept]
+    times = [path.stat().st_mtime_ns for path in remaining]
     assert run(*words) == 0
     assert lost.exists()
-    assert [path.stat().st_mtime_ns for path in kept] == times
+    assert [path.stat().st_mtime_ns for path in remaining] == times
     lines = (out / "table1.md").read_text().splitlines()
     assert len([line for line in lines if line.startswith("| cora")]) == len(TABLE1_ROWS) + 4
     assert any("79.58" in line for line in lines)

@@ -17,7 +17,7 @@ from gistgnn.paper.theory_laws import (
     REMAINING,
     SPLITS,
     STEPS,
-    Laws,
+    list_laws,
 )
 from gistgnn.theory import (
     Bound,
@@ -92,35 +92,36 @@ def by_law(
         return {"measured": value, "leading": value * leading, "transient": value * transient}
 
     claimed = {split: ((split - 1) ** 2 / split**2) ** m for split in (2, 4, 8)}
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         f"kernel {m_}": [3.0 * d_1**-0.5 for d_1 in KERNEL_WIDTHS] for m_ in KERNEL_SPLITS
     }
     for split, steps in REMAINING:
         line = [result(claimed[split] * steps**zeta * d_1**remaining) for d_1 in widths]
-        found[f"remaining {split} {steps}"] = line
+        results[f"remaining {split} {steps}"] = line
     at_1000 = 1000**remaining
-    found["gentle ζ"] = [result(claimed[2] * steps**zeta * at_1000) for steps in GENTLE_STEPS]
-    found["gentle m"] = [result(claimed[split] * at_1000) for split in SPLITS]
-    found |= {
+    results["gentle ζ"] = [result(claimed[2] * steps**zeta * at_1000) for steps in GENTLE_STEPS]
+    results["gentle m"] = [result(claimed[split] * at_1000) for split in SPLITS]
+    results |= {
         f"{kind} m": [result(claimed[split]) for split in SPLITS] for kind in ("own", "added")
     }
-    found |= {
+    results |= {
         f"added {kind}": [result(0.1 * steps**zeta) for steps in STEPS]
         for kind in ("short", "long")
     }
-    found |= {
+    results |= {
         name: [[20, 120], [12, 120], [11, 120]] for name in ("rate", "rate fixed", "rate own")
     }
-    found["rate d_1"] = [[9 - place, 120] for place, _ in enumerate(widths)]
+    results["rate d_1"] = [[9 - place, 120] for place, _ in enumerate(widths)]
     local = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.8}
-    return {**found, "local": [local], "lemma": [{"fall": 0.1, "allowed": 0.2}]}
+    return {**results, "local": [local], "lemma": [{"fall": 0.1, "allowed": 0.2}]}
 
 
-def rows_by_name(laws: Laws, found: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the cells behind what is measured: the measurement, to leading order, and what the
-    analysis says.
+def rows_by_name(widths: tuple[int, ...], results: dict[str, Any]) -> dict[str, list[str]]:
+    """Return three cells for each name of what is measured.
+
+    They are the measurement, its value to leading order, and what the analysis says.
     """
-    rows = list(laws.rows(found))
+    rows = list(list_laws(widths, results))
     assert all(len(row) == 4 for row in rows)
     by_name = {row[0]: row[1:] for row in rows}
     assert len(by_name) == len(rows)
@@ -128,8 +129,8 @@ def rows_by_name(laws: Laws, found: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def test_the_rows_are_those_of_the_measurements() -> None:
-    laws = Laws(complete(5), (100, 1000), seeds=1)
-    rows = rows_by_name(laws, by_law(-1.0, 1.0, 1.0))
+    widths = (100, 1000)
+    rows = rows_by_name(widths, by_law(-1.0, 1.0, 1.0))
     assert len(rows) == 17
     assert (
         rows["‖Ĝ − G^∞‖: exponent of d_1"][0]
@@ -146,7 +147,7 @@ def test_the_rows_are_those_of_the_measurements() -> None:
     wrong["lemma"] = [{"fall": 0.3, "allowed": 0.2}]
     wrong |= {"rate fixed": [[42, 400], [87, 400], [None, 400]]}
     wrong["local"] = [{"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.91}]
-    rows = rows_by_name(laws, wrong)
+    rows = rows_by_name(widths, wrong)
     assert (
         rows["rounds to 5%, by m (η/4 for every m)"][0]
         == "m = 2: 42, m = 4: 87, m = 8: more than 400"
@@ -166,10 +167,10 @@ def test_the_rows_are_those_of_the_measurements() -> None:
 
 
 def test_what_cannot_be_measured_is_not() -> None:
-    one = rows_by_name(Laws(complete(5), (100,), seeds=1), by_law(-1.0, 1.0, 1.0, widths=(100,)))
+    one = rows_by_name((100,), by_law(-1.0, 1.0, 1.0, widths=(100,)))
     assert "plateau: exponent of d_1" not in one  # no slope of one width
-    laws = Laws(complete(5), (100, 1000), seeds=1)
-    early = rows_by_name(laws, by_law(-1.0, 1.0, 1.0, transient=0.2))
+    widths = (100, 1000)
+    early = rows_by_name(widths, by_law(-1.0, 1.0, 1.0, transient=0.2))
     unsettled = [cells for cells in early.values() if "not settled" in cells[0]]
     assert [cells[:2] for cells in unsettled] == [
         ["not settled: the initial error is not gone after 60 rounds", "–"]
@@ -178,7 +179,7 @@ def test_what_cannot_be_measured_is_not() -> None:
         "local": [{"trained": 4, "met": 0, "factor": 0.9, "slowest": float("nan")}]
     }
     local = next(
-        cells for name, cells in rows_by_name(laws, none_met).items() if "local_converge" in name
+        cells for name, cells in rows_by_name(widths, none_met).items() if "local_converge" in name
     )
     assert local[0] == "0 of 4 sub-GCNs meet its conditions"
 
@@ -208,7 +209,7 @@ def test_nothing_is_predicted_without_a_positive_kernel(
 
 def test_the_rows_on_bounds_count_settings_and_runs() -> None:
     p = complete(5)
-    theory = Theory.at("small", widths=(100,), sub_gcns=(2,), local_steps=(1, 2), seeds=3)
+    theory = Theory.at("theory", "small", widths=(100,), sub_gcns=(2,), local_steps=(1, 2), seeds=3)
     below = {"error": [1.0, 0.5], "printed": [2.0, 0.5], "proved_runs": 2, "proved_held": 1}
     above = below | {"error": [1.0, 0.6], "proved_runs": 3, "proved_held": 3}
     cells = {Cell("complete:5", 100, 2, 1): below, Cell("complete:5", 100, 2, 2): above}

@@ -71,15 +71,17 @@ def test_the_measured_error_stays_under_the_theorems_bound(seed: int) -> None:
 
 
 def test_the_error_lemma_fails_at_large_width() -> None:
-    """ι_0 of y = 0 tends to a positive number; what the lemma allows does not reach it, for any
-    γ.
+    """ι_0 of y = 0 tends to a positive number.
+
+    What the lemma allows does not reach it, for any γ.
     """
     base = theory.complete(3)
     zeta = 2
 
     def falls(m: int, d_1: int, seeds: int) -> tuple[dict[str, float], Tensor, Tensor]:
-        """The limits; what every seed's round measures, and what the lemma allows it for γ =
-        0.9.
+        """The limits; what every seed's round measures, and what the lemma allows.
+
+        γ is 0.9.
         """
         eta = theory.recommended_step(base, m) / 4
         lambda_0 = theory.least_eigenvalue(base, m)
@@ -111,8 +113,9 @@ def test_the_error_lemma_fails_at_large_width() -> None:
 
 @pytest.mark.parametrize("from_zero", [True, False])
 def test_the_error_lemma_fails_for_every_y_once_the_error_is_small(from_zero: bool) -> None:
-    """ι_t is at least (2/γ)(2 − ηλ_0) times what the lemma allows as d_1 → ∞, for y = ŷ(0), and for
-    ±1 in the end.
+    """ι_t is at least (2/γ)(2 − ηλ_0) times what the lemma allows as d_1 → ∞.
+
+    It is so for y = ŷ(0), and for ±1 in the end.
     """
     base = theory.complete(6)
     m = 2

@@ -1,5 +1,6 @@
-"""Problems, whether the assumptions of the analysis hold on them, and their kernels: closed forms
-against samples.
+"""Problems, whether the assumptions of the analysis hold on them, and their kernels.
+
+Closed forms are compared with samples.
 """
 
 import math

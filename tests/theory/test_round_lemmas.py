@@ -18,8 +18,9 @@ def disagreement(outputs: torch.Tensor) -> torch.Tensor:
 
 
 def expected_deviation(problem: theory.Problem, theta: torch.Tensor, m: int) -> float:
-    """E‖ŷ(t) − ŷ^(j)(t, 0)‖² over the masks, given Θ_t [d, d_1]: (m−1)/(m² d_1) ‖Ā σ(X̂Θ)‖_F²
-    exactly (ours).
+    """E‖ŷ(t) − ŷ^(j)(t, 0)‖² over the masks, given Θ_t [d, d_1].
+
+    It is (m−1)/(m² d_1) ‖Ā σ(X̂Θ)‖_F² exactly (ours).
     """
     hidden = problem.a_bar @ (problem.x_hat @ theta).relu()
     return float(hidden.square().sum()) * (m - 1) / (m**2 * theta.shape[1])
@@ -28,8 +29,9 @@ def expected_deviation(problem: theory.Problem, theta: torch.Tensor, m: int) -> 
 def movement_bound(
     problem: theory.Problem, step_size: float, local_errors: torch.Tensor, d_1: int
 ) -> float:
-    """2η √(n / d_1) Σ_k ‖y − ŷ^(j)(t, k)‖, how far a neuron moves at most in a round (Lemma
-    local_converge).
+    """How far a neuron moves at most in a round (Lemma local_converge).
+
+    That is 2η √(n / d_1) Σ_k ‖y − ŷ^(j)(t, k)‖.
     """
     return 2.0 * step_size * math.sqrt(problem.n / d_1) * float(local_errors.sqrt().sum())
 
@@ -150,8 +152,9 @@ def nearly_parallel(y: torch.Tensor) -> theory.Problem:
 
 
 def test_steps_of_the_local_proof_that_lose_a_factor_n() -> None:
-    """‖ŷ(k+1) − ŷ(k)‖² <= 4η² ‖Ā²‖_{1,1} ‖y − ŷ(k)‖² fails for nearly parallel rows; with n it
-    holds.
+    """‖ŷ(k+1) − ŷ(k)‖² <= 4η² ‖Ā²‖_{1,1} ‖y − ŷ(k)‖² fails for nearly parallel rows.
+
+    With n it holds.
     """
     p = nearly_parallel(torch.ones(8, dtype=torch.float64) * 50)
     eta = 1e-4

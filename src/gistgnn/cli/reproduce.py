@@ -85,7 +85,7 @@ def _run(args: argparse.Namespace) -> int:
     experiment = _experiment(args)
     with join_ranks(args, experiment.device) as ranks, ExitStack() as folder:
         settings = {name: value for name, value in vars(experiment).items() if name != "device"}
-        require_same(ranks, {SAME_SETTINGS: {"experiment": experiment.name, **settings}})
+        require_same(ranks, {SAME_SETTINGS: settings})
         ranks.lead(lambda: str(folder.enter_context(own_directory(args.out))))
         if ranks.several and (number := _train_on_ranks(experiment, args, ranks)):
             return 128 + number
@@ -103,7 +103,8 @@ def _experiment(args: argparse.Namespace) -> "Experiment":
         setting: tuple(value) if isinstance(value, list) else value
         for setting, value in values.items()
     }
-    return kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **settings)
+    device = choose_device(args.device) if entry.devices else "cpu"
+    return kind.at(args.experiment, args.scale, device, **settings)
 
 
 def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> int:

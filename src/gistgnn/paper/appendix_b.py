@@ -1,21 +1,22 @@
 """Tables 6 and 7 (appendix B): GIST against local SGD, and against ensembles of sub-GCNs."""
 
+import itertools
 import statistics
 import time
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
 from gistgnn.compare import RunStore
+from gistgnn.distributed import World
 from gistgnn.evaluation import evaluation_mode
 from gistgnn.graphs import Graph
 from gistgnn.nn import members_of
 from gistgnn.paper import large_graphs as large
-from gistgnn.paper.experiment import scores_of
-from gistgnn.paper.large_graphs import ComparisonOfRuns, GroupKey, TrainedRun
+from gistgnn.paper.experiment import Defaults, Experiment, Table, scores_of
+from gistgnn.paper.large_graphs import GroupKey, TrainedRun
 from gistgnn.paper.published import TABLE6, TABLE7, WORKERS, paper_cells
 from gistgnn.report import Chart
 from gistgnn.runs import RunConfig
@@ -25,42 +26,50 @@ from gistgnn.utils import duration, size
 PASSES = 5  # of each model, for the median
 
 
-@dataclass(frozen=True)
-class AppendixB(ComparisonOfRuns):
-    """GIST against the `rival` method on batches of the same kind; see `Experiment`.
+NOTE_ON_LOCAL_SGD = (
+    "Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in the "
+    "authors' code. What a worker sends is computed by formula. The paper's times are on as "
+    "many GPUs as workers, with the network."
+)
+NOTE_ON_ENSEMBLES = (
+    "Each member of an ensemble counts as it was at its best validation score; logits are "
+    "averaged. Inference is one pass over the whole graph, the median of the passes during "
+    'training: members share the first sum over neighbours. "Each model alone" computes '
+    f"everything again for every model (median of {PASSES} passes)."
+)
+SMALL = {"datasets": ("synthetic:reddit@0.2",), "seeds": 1, "epochs": 30}
+FULL = {"datasets": ("reddit",), "seeds": 1, "epochs": 80}
 
-    Workers share the epochs.
+
+@dataclass(frozen=True)
+class AppendixB(Experiment):
+    """Table 6 or 7: GIST against the method of the experiment's name; see `Experiment`.
+
+    Both have batches of the same kind, and workers share the epochs.
     """
 
     local_steps: int = 100
     clusters: int | None = None
     clusters_per_batch: int = large.IN_BATCH
 
-    rival: ClassVar[str]
-    # F1 in percent and seconds, for each of WORKERS.
-    paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]]
-    paper_seconds: ClassVar[str]
-    explained: ClassVar[str]  # what the columns mean, for the note
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("synthetic:reddit@0.2",), "seeds": 1, "epochs": 30},
-        "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
+    defaults: ClassVar[Defaults] = {
+        "local-sgd": {"small": SMALL, "full": FULL},
+        # Table 7 repeats Table 2's F1, with its ζ.
+        "ensemble": {"small": SMALL, "full": {**FULL, "local_steps": 500}},
     }
 
-    @abstractmethod
-    def times(self, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
-        """Return for every run the cells between the training time and the paper's numbers."""
-
     def groups(self) -> dict[GroupKey, list[RunConfig]]:
+        """Return the runs on every data set, the baseline first."""
         model = large.graphsage(256, 2)
         training = large.large_training(self.epochs, self.local_steps)
+        methods = [("gist", 1)]
+        for m in WORKERS:
+            methods += [(self.name, m), ("gist", m)]
         groups: dict[GroupKey, list[RunConfig]] = {}
         for dataset in self.datasets:
             sampler = large.cluster_sampling(dataset, self.clusters, self.clusters_per_batch)
             runs = []
-            for method, m in [
-                ("gist", 1),
-                *((method, m) for m in WORKERS for method in (self.rival, "gist")),
-            ]:
+            for method, m in methods:
                 run = large.large_run(dataset, model, m, training, sampler)
                 # In turn, because workers of the other methods draw different batches and cannot be
                 # fused.
@@ -68,34 +77,66 @@ class AppendixB(ComparisonOfRuns):
             groups[dataset,] = runs
         return groups
 
-    def rows(self, key: GroupKey, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
-        baseline = group[0].row
+    def runs_on_ranks(self, ranks: World, store: RunStore) -> list[RunConfig]:
+        return list(itertools.chain.from_iterable(self.groups().values()))
+
+    def run(self, store: RunStore) -> list[Table]:
+        groups = large.train_groups(self.groups(), self.seeds, store, self.name)
+        if self.name == "ensemble":
+            return [self._table_of_ensembles(groups, store)]
+        return [self._table_of_local_sgd(groups)]
+
+    def _table_of_local_sgd(self, groups: Mapping[GroupKey, Sequence[TrainedRun]]) -> Table:
         rows = []
-        for trained, times in zip(group, self.times(group, store), strict=True):
-            m = trained.config.sub_gcns
-            score, seconds, _ = large.cells_of_one_device(trained, baseline)
-            paper = self.paper[trained.config.method][WORKERS.index(m)] if m > 1 else None
-            cells = [*key, str(m), trained.row.name, score, seconds, *times]
-            rows.append([*cells, *paper_cells(paper, self.paper_seconds)])
-        return rows
+        for (dataset,), group in groups.items():
+            for trained in group:
+                row = trained.row
+                of_a_worker = duration(row.time / row.sub_gcns) if trained.alone else large.NONE
+                paper = paper_cells(_published(TABLE6, trained.config), "{:.0f} s")
+                first = _first_cells(dataset, trained, group[0])
+                rows.append([*first, of_a_worker, size(row.bytes), *paper])
+        columns = (
+            "data set",
+            "workers",
+            "method",
+            "F1",
+            "time",
+            "time / workers",
+            "sent by a worker",
+            "paper: F1",
+            "time",
+        )
+        note = f"{self._note()}{NOTE_ON_LOCAL_SGD}"
+        return large.table_of_groups(groups, columns, rows, note, _charts(groups))
 
-    def chart(self, key: GroupKey, group: Sequence[TrainedRun]) -> Chart:
-        """Return the first seed's test scores by epoch."""
-        # The report colours dashed and solid lines each in their order: the baseline comes last, so
-        # that pairs match.
-        baseline, *other_runs = group
-        series = [
-            scores_of(
-                trained.row.label,
-                trained.records[0],
-                "epoch",
-                dashed=trained.config.method != "gist",
-            )
-            for trained in (*other_runs, baseline)
-        ]
-        return Chart(f"F1 by epoch, {key[0]}", "epoch", "test F1 (%)", series)
+    def _table_of_ensembles(
+        self, groups: Mapping[GroupKey, Sequence[TrainedRun]], store: RunStore
+    ) -> Table:
+        rows = []
+        for (dataset,), group in groups.items():
+            graph = store.graph(dataset).to(self.device)
+            runs = [trained.config for trained in group]
+            for trained, seconds in zip(group, inference_alone(runs, graph), strict=True):
+                inference = trained.row.inference
+                shared = duration(inference) if inference else large.NONE
+                paper = paper_cells(_published(TABLE7, trained.config), "{:.2f} s")
+                first = _first_cells(dataset, trained, group[0])
+                rows.append([*first, shared, duration(seconds), *paper])
+        columns = (
+            "data set",
+            "m",
+            "method",
+            "F1",
+            "time",
+            "inference",
+            "each model alone",
+            "paper: F1",
+            "inference",
+        )
+        note = f"{self._note()}{NOTE_ON_ENSEMBLES}"
+        return large.table_of_groups(groups, columns, rows, note, _charts(groups))
 
-    def note(self) -> str:
+    def _note(self) -> str:
         paper = (
             ""
             if self.scale == "full"
@@ -106,81 +147,40 @@ class AppendixB(ComparisonOfRuns):
             "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the "
             f"best validation score, {self.epochs} epochs split over the workers, ζ = "
             f"{self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). {clusters}. On "
-            f"one machine, workers train one after another. {paper}{self.explained}"
+            f"one machine, workers train one after another. {paper}"
         )
 
 
-@dataclass(frozen=True)
-class LocalSgdTable(AppendixB):
-    """Table 6; see `AppendixB`."""
-
-    rival = "local-sgd"
-    paper = TABLE6
-    paper_seconds = "{:.0f} s"
-    columns = (
-        "data set",
-        "workers",
-        "method",
-        "F1",
-        "time",
-        "time / workers",
-        "sent by a worker",
-        "paper: F1",
-        "time",
-    )
-    explained = (
-        "Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in the "
-        "authors' code. What a worker sends is computed by formula. The paper's times are on as "
-        "many GPUs as workers, with the network."
-    )
-
-    def times(self, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
-        cells = []
-        for trained in group:
-            row = trained.row
-            of_a_worker = duration(row.time / row.sub_gcns) if trained.alone else large.NONE
-            cells.append([of_a_worker, size(row.bytes)])
-        return cells
+def _first_cells(dataset: str, trained: TrainedRun, baseline: TrainedRun) -> list[str]:
+    """Return the data set, m, the method, the F1 and the training time of a run."""
+    score, seconds, _ = large.cells_of_one_device(trained, baseline.row)
+    return [dataset, str(trained.config.sub_gcns), trained.row.name, score, seconds]
 
 
-@dataclass(frozen=True)
-class EnsembleTable(AppendixB):
-    """Table 7; see `AppendixB`. The paper's seconds are of inference."""
+def _published(
+    table: Mapping[str, Sequence[tuple[float, float]]], run: RunConfig
+) -> tuple[float, float] | None:
+    """Return the paper's F1 and seconds; the baseline has none."""
+    return table[run.method][WORKERS.index(run.sub_gcns)] if run.sub_gcns > 1 else None
 
-    rival = "ensemble"
-    paper = TABLE7
-    paper_seconds = "{:.2f} s"
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": AppendixB.defaults["small"],
-        # Table 7 repeats Table 2's F1, with its ζ.
-        "full": {**AppendixB.defaults["full"], "local_steps": 500},
-    }
-    columns = (
-        "data set",
-        "m",
-        "method",
-        "F1",
-        "time",
-        "inference",
-        "each model alone",
-        "paper: F1",
-        "inference",
-    )
-    explained = (
-        "Each member of an ensemble counts as it was at its best validation score; logits are "
-        "averaged. Inference is one pass over the whole graph, the median of the passes during "
-        'training: members share the first sum over neighbours. "Each model alone" computes '
-        f"everything again for every model (median of {PASSES} passes)."
-    )
 
-    def times(self, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
-        runs = [trained.config for trained in group]
-        graph = store.graph(runs[0].dataset).to(self.device)
-        cells = []
-        for trained, seconds in zip(group, inference_alone(runs, graph), strict=True):
-            inference = trained.row.inference
-            cells.append([duration(inference) if inference else large.NONE, duration(seconds)])
-        return cells
+def _charts(groups: Mapping[GroupKey, Sequence[TrainedRun]]) -> list[Chart]:
+    """Return a chart for each data set: the first seed's test scores by epoch."""
+    charts = []
+    for (dataset,), (baseline, *other_runs) in groups.items():
+        # The report colours dashed and solid lines each in their order: the baseline comes last, so
+        # that pairs match.
+        series = [
+            scores_of(
+                trained.row.label,
+                trained.records[0],
+                "epoch",
+                dashed=trained.config.method != "gist",
+            )
+            for trained in (*other_runs, baseline)
+        ]
+        charts.append(Chart(f"F1 by epoch, {dataset}", "epoch", "test F1 (%)", series))
+    return charts
 
 
 def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:

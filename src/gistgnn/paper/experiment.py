@@ -17,6 +17,9 @@ from gistgnn.utils import describe_machine
 RECORD = "experiment.json"
 RUNS = "runs"
 
+# The arguments of an experiment, by its name and its scale.
+Defaults = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
 
 @dataclass(frozen=True)
 class Table:
@@ -31,8 +34,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """A table or figure of the paper. A new one is a subclass and an entry in `registry.py`."""
+    """A table or figure of the paper: its settings, and the tables that come of them.
 
+    A new one is a subclass, a dataclass, and an entry in `registry.py`.
+    """
+
+    name: str  # on the command line; the registry lists it
     # "small": within 20 minutes on an ordinary machine; "full": as in the paper
     # (docs/paper/provenance.md).
     scale: str
@@ -41,26 +48,21 @@ class Experiment(ABC):
     epochs: int  # of a run, split over the sub-GCNs
     device: str = "cpu"
 
-    defaults: ClassVar[Mapping[str, Mapping[str, Any]]]  # the other arguments at each scale
-
-    @property
-    def name(self) -> str:
-        """Its name on the command line, by which the registry lists it."""
-        return next(
-            name
-            for name, entry in EXPERIMENTS.items()
-            if entry.home.endswith(f":{type(self).__name__}")
-        )
+    defaults: ClassVar[Defaults]
 
     @property
     def title(self) -> str:
         return EXPERIMENTS[self.name].help
 
     @classmethod
-    def at(cls, scale: str, device: str = "cpu", **options: Any) -> Self:
-        """The experiment at a scale; `options` that are not None replace the scale's."""
-        chosen = {name: value for name, value in options.items() if value is not None}
-        return cls(scale=scale, device=device, **{**cls.defaults[scale], **chosen})
+    def at(cls, name: str, scale: str, device: str = "cpu", **options: Any) -> Self:
+        """Return the experiment of a name at a scale.
+
+        The `options` that are not None replace the settings of the scale.
+        """
+        chosen = {option: value for option, value in options.items() if value is not None}
+        settings = {**cls.defaults[name][scale], **chosen}
+        return cls(name=name, scale=scale, device=device, **settings)
 
     @abstractmethod
     def run(self, store: RunStore) -> list[Table]:
@@ -89,6 +91,8 @@ class Experiment(ABC):
         """
         tables = self.run(store)
         machine = tables[0].machine or describe_machine(self.device)
+        settings = {field.name: getattr(self, field.name) for field in fields(self)}
+        del settings["name"]  # the record has it beside them
         record = {
             "name": self.name,
             "title": self.title,
@@ -96,7 +100,7 @@ class Experiment(ABC):
             "machine": machine,
             "command": command,
             "tables": [asdict(table) for table in tables],
-            "config": {setting.name: getattr(self, setting.name) for setting in fields(self)},
+            "config": settings,
         }
         text = json.dumps(record, indent=1, default=list)
         markdown = [as_markdown(table.columns, table.rows, table.note) for table in tables]

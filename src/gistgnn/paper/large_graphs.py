@@ -4,16 +4,14 @@ On ranks they are timed as the paper timed them.
 """
 
 import statistics
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from gistgnn import Training
 from gistgnn.compare import Record, Row, RunStore, records_on_ranks, rows_of, speedup, with_seeds
-from gistgnn.distributed import World
 from gistgnn.graphs import find
-from gistgnn.paper.experiment import Experiment, Table
+from gistgnn.paper.experiment import Table
 from gistgnn.report import Chart
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
@@ -81,60 +79,48 @@ def trained_runs(
     return [trained for trained in all_runs if trained.records]
 
 
-class ComparisonOfRuns(Experiment):
-    """A table of groups of runs, such as a model's baseline and GIST with every m.
+def train_groups(
+    groups: Mapping[GroupKey, Sequence[RunConfig]], seeds: int, store: RunStore, label: str
+) -> dict[GroupKey, list[TrainedRun]]:
+    """Train the missing runs of every group, such as a baseline and GIST with every m.
 
-    A subclass is a dataclass.
+    See `trained_runs`.
     """
+    return {key: trained_runs(runs, seeds, store, label) for key, runs in groups.items()}
 
-    columns: ClassVar[Sequence[str]]
 
-    @abstractmethod
-    def groups(self) -> Mapping[GroupKey, list[RunConfig]]:
-        """Return the runs of each group, the baseline first."""
+def table_of_groups(
+    groups: Mapping[GroupKey, Sequence[TrainedRun]],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    note: str,
+    charts: Sequence[Chart] = (),
+) -> Table:
+    """Return a table of all runs; where ranks have trained any, with COLUMNS before the paper's.
 
-    @abstractmethod
-    def rows(self, key: GroupKey, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
-        """Return the rows of a group, one for each run; the baseline is the first."""
-
-    @abstractmethod
-    def note(self) -> str:
-        """Return the note under the table."""
-
-    def chart(self, key: GroupKey, group: Sequence[TrainedRun]) -> Chart | None:
-        """Return the chart of a group, if it has one."""
-        return None
-
-    def runs_on_ranks(self, ranks: World, store: RunStore) -> list[RunConfig]:
-        return [run for group in self.groups().values() for run in group]
-
-    def run(self, store: RunStore) -> list[Table]:
-        groups = {
-            key: trained_runs(runs, self.seeds, store, self.name)
-            for key, runs in self.groups().items()
-        }
-        all_runs = [trained for group in groups.values() for trained in group]
-        any_on_ranks = any(trained.on_ranks for trained in all_runs)
-        columns = list(self.columns)
-        paper = next(i for i, column in enumerate(columns) if column.startswith("paper"))
-        if any_on_ranks:
-            columns[paper:paper] = COLUMNS
-        rows = []
-        charts = []
-        for key, group in groups.items():
-            for trained, row in zip(group, self.rows(key, group, store), strict=True):
-                if any_on_ranks:
-                    row[paper:paper] = _worker_cells(trained, group[0].row)
-                rows.append(row)
-            chart = self.chart(key, group)
-            if chart:
-                charts.append(chart)
-        note = self.note()
-        if not any_on_ranks:
-            return [Table(columns, rows, note, charts)]
-        return [
-            Table(columns, rows, f"{note} {NOTE_ON_WORKERS}", charts, _describe_machines(all_runs))
-        ]
+    Args:
+        groups: the runs, in each group the baseline first.
+        columns: those of one device, followed by the paper's, which begin with "paper".
+        rows: one for each run, in the order of the groups.
+        note: the note under the table.
+        charts: the charts under it.
+    """
+    all_runs = [trained for group in groups.values() for trained in group]
+    if not any(trained.on_ranks for trained in all_runs):
+        return Table(columns, rows, note, charts)
+    baselines = [group[0].row for group in groups.values() for _ in group]
+    paper = next(i for i, column in enumerate(columns) if column.startswith("paper"))
+    rows_with_workers = [
+        [*row[:paper], *_worker_cells(trained, baseline), *row[paper:]]
+        for row, trained, baseline in zip(rows, all_runs, baselines, strict=True)
+    ]
+    return Table(
+        [*columns[:paper], *COLUMNS, *columns[paper:]],
+        rows_with_workers,
+        f"{note} {NOTE_ON_WORKERS}",
+        charts,
+        _describe_machines(all_runs),
+    )
 
 
 def cells_of_one_device(trained: TrainedRun, baseline: Row) -> list[str]:

@@ -7,7 +7,6 @@ validation accuracy.
 """
 
 import statistics
-from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -15,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from gistgnn import Training
 from gistgnn.compare import Record, RunStore, by_seeds, score_of
-from gistgnn.paper.experiment import Experiment, Table
+from gistgnn.paper.experiment import Defaults, Experiment, Table
 from gistgnn.report import Chart, Series
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.utils import mean_sd, plural
@@ -92,64 +91,8 @@ def listed(values: Iterable[float]) -> str:
     return "{" + ", ".join(f"{value:g}" for value in sorted(set(values))) + "}"
 
 
-class GridFigure(Experiment):
-    """A figure of scores over one setting, with a line for every value of another.
-
-    Every rate of `RATES` is tried.
-    """
-
-    axes: ClassVar[tuple[str, str]]  # the settings of the lines, and of the points of a line
-    # The names of the lines' setting in the table and, as a format, in the chart.
-    line: ClassVar[tuple[str, str]]
-    point: ClassVar[str]  # format of a column of the table
-    chart: ClassVar[tuple[str, str]]  # title and label of the horizontal axis
-    settings: ClassVar[str]  # of the note: how the models were trained, with {epochs}
-
-    @abstractmethod
-    def config(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:
-        """Return the run of a cell with one learning rate."""
-
-    def run(self, store: RunStore) -> list[Table]:
-        lines = getattr(self, self.axes[0])
-        points = getattr(self, self.axes[1])
-        cells = list(product(self.datasets, lines, points))
-        rates = RATES[self.scale]
-        runs = {(cell, lr): self.config(*cell, lr) for cell in cells for lr in rates}
-        trained = train_all(store, runs, range(self.seeds), self.name)
-        best = {cell: lr for cell, (lr, *_) in ranked(trained).items()}
-        scores = {
-            cell: [score_of(record) for record in trained[cell, best[cell]]] for cell in cells
-        }
-        rows = []
-        charts = []
-        title, xlabel = self.chart
-        for dataset in self.datasets:
-            series = []
-            for line in lines:
-                of_line = [(dataset, line, point) for point in points]
-                shown = [f"{mean_sd(scores[cell])} ({best[cell]:g})" for cell in of_line]
-                rows.append([dataset, str(line), *shown])
-                means = [statistics.fmean(scores[cell]) for cell in of_line]
-                series.append(Series(self.line[1].format(line), points, means))
-            charts.append(
-                Chart(f"{title}, {dataset}", xlabel, "test accuracy (%)", series, log_x=True)
-            )
-        columns = ["data set", self.line[0], *map(self.point.format, points)]
-        return [Table(columns, rows, self._note(), charts)]
-
-    def _note(self) -> str:
-        return (
-            "Test accuracy in percent at the best validation score, mean ± standard deviation over "
-            f"{plural(self.seeds, 'seed')}. {self.settings.format(epochs=self.epochs)} Each cell "
-            f"chooses its learning rate, in brackets, from {listed(RATES[self.scale])} by the mean "
-            f"validation accuracy of these seeds. Adam with weight decay {WEIGHT_DECAY:g}, a step "
-            f"schedule, dropout {DROPOUT:g}. The paper shows curves; its text gives neither "
-            "learning rates nor dropout."
-        )
-
-
 @dataclass(frozen=True)
-class DepthWidth(GridFigure):
+class DepthWidth(Experiment):
     """Figure 4: models of several depths and widths, trained on one device.
 
     The output layer counts in `layers`.
@@ -158,50 +101,128 @@ class DepthWidth(GridFigure):
     layers: tuple[int, ...] = (2, 3, 4, 5, 7, 9)
     widths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024)
 
-    axes = ("layers", "widths")
-    line = ("layers", "{} layers")
-    point = "d = {}"
-    chart = ("Accuracy by width", "hidden width")
-    settings = "GCNs trained on one device for {epochs} epochs. Layers include the output layer."
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {
-            "datasets": ("cora",),
-            "seeds": 2,
-            "epochs": 200,
-            "layers": (2, 3, 4),
-            "widths": (16, 64, 256),
-        },
-        "full": {"datasets": DATASETS, "seeds": 5, "epochs": 400},
+    defaults: ClassVar[Defaults] = {
+        "depth-width": {
+            "small": {
+                "datasets": ("cora",),
+                "seeds": 2,
+                "epochs": 200,
+                "layers": (2, 3, 4),
+                "widths": (16, 64, 256),
+            },
+            "full": {"datasets": DATASETS, "seeds": 5, "epochs": 400},
+        }
     }
 
-    def config(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:
+    def run(self, store: RunStore) -> list[Table]:
+        cells = list(product(self.datasets, self.layers, self.widths))
+        runs = {(cell, lr): self.config(*cell, lr) for cell in cells for lr in RATES[self.scale]}
+        scores = train_best_rates(runs, self.seeds, store, self.name)
+        rows = []
+        charts = []
+        for dataset in self.datasets:
+            series = []
+            for layers in self.layers:
+                line = [scores[dataset, layers, width] for width in self.widths]
+                rows.append([dataset, str(layers), *map(_cell, line)])
+                series.append(Series(f"{layers} layers", self.widths, _means(line)))
+            charts.append(_chart(f"Accuracy by width, {dataset}", "hidden width", series))
+        columns = ["data set", "layers", *(f"d = {width}" for width in self.widths)]
+        settings = (
+            f"GCNs trained on one device for {self.epochs} epochs. Layers include the output layer."
+        )
+        return [Table(columns, rows, _note(self, settings), charts)]
+
+    def config(self, dataset: str, layers: int, width: int, lr: float) -> RunConfig:
+        """Return the run of a cell with one learning rate."""
         training = small_training(self.epochs, STEPS_BETWEEN_SCORES, lr)
-        return small_run(dataset, (point,) * (line - 1), 1, training, self.device)
+        return small_run(dataset, (width,) * (layers - 1), 1, training, self.device)
 
 
 @dataclass(frozen=True)
-class LocalIterations(GridFigure):
+class LocalIterations(Experiment):
     """Figure 5: how often sub-GCNs are merged: a GCN 256-256, with every ζ and m."""
 
     # The values of the authors' sweep, and 100, which A.3 chooses.
     local_steps: tuple[int, ...] = (1, 5, 10, 20, 35, 50, 100)
     sub_gcns: tuple[int, ...] = (2, 4, 8)
 
-    axes = ("sub_gcns", "local_steps")
-    line = ("m", "m = {}")
-    point = "ζ = {}"
-    chart = ("Accuracy by ζ", "ζ, local steps")
-    settings = (
-        "A GCN with hidden layers of 256 and 256, {epochs} epochs, split over the sub-GCNs "
-        "(section 2.2). Scores are "
-        "taken after every round, so a small ζ has more scores to choose from."
-    )
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("cora",), "seeds": 1, "epochs": 400},
-        "full": {"datasets": DATASETS, "seeds": 5, "epochs": 400},
+    defaults: ClassVar[Defaults] = {
+        "local-iterations": {
+            "small": {"datasets": ("cora",), "seeds": 1, "epochs": 400},
+            "full": {"datasets": DATASETS, "seeds": 5, "epochs": 400},
+        }
     }
 
-    def config(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:
-        return small_run(
-            dataset, (256, 256), line, small_training(self.epochs, point, lr), self.device
+    def run(self, store: RunStore) -> list[Table]:
+        cells = list(product(self.datasets, self.sub_gcns, self.local_steps))
+        runs = {(cell, lr): self.config(*cell, lr) for cell in cells for lr in RATES[self.scale]}
+        scores = train_best_rates(runs, self.seeds, store, self.name)
+        rows = []
+        charts = []
+        for dataset in self.datasets:
+            series = []
+            for m in self.sub_gcns:
+                line = [scores[dataset, m, zeta] for zeta in self.local_steps]
+                rows.append([dataset, str(m), *map(_cell, line)])
+                series.append(Series(f"m = {m}", self.local_steps, _means(line)))
+            charts.append(_chart(f"Accuracy by ζ, {dataset}", "ζ, local steps", series))
+        columns = ["data set", "m", *(f"ζ = {zeta}" for zeta in self.local_steps)]
+        settings = (
+            f"A GCN with hidden layers of 256 and 256, {self.epochs} epochs, split over the "
+            "sub-GCNs (section 2.2). Scores are taken after every round, so a small ζ has more "
+            "scores to choose from."
         )
+        return [Table(columns, rows, _note(self, settings), charts)]
+
+    def config(self, dataset: str, m: int, zeta: int, lr: float) -> RunConfig:
+        """Return the run of a cell with one learning rate."""
+        training = small_training(self.epochs, zeta, lr)
+        return small_run(dataset, (256, 256), m, training, self.device)
+
+
+# The best learning rate of a cell, and its runs' test scores in percent, by seed.
+BestRate = tuple[float, list[float]]
+
+
+def train_best_rates(
+    runs: Mapping[tuple[Key, float], RunConfig], seeds: int, store: RunStore, label: str
+) -> dict[Key, BestRate]:
+    """Train every cell with every learning rate; return the best by validation accuracy.
+
+    Args:
+        runs: by cell and learning rate.
+        seeds: how many, from 0 on.
+        store: where finished runs are.
+        label: of the progress bar.
+    """
+    trained = train_all(store, runs, range(seeds), label)
+    best = {cell: rates[0] for cell, rates in ranked(trained).items()}
+    return {
+        cell: (lr, [score_of(record) for record in trained[cell, lr]]) for cell, lr in best.items()
+    }
+
+
+def _cell(best: BestRate) -> str:
+    lr, scores = best
+    return f"{mean_sd(scores)} ({lr:g})"
+
+
+def _means(line: Sequence[BestRate]) -> list[float]:
+    return [statistics.fmean(scores) for _, scores in line]
+
+
+def _chart(title: str, xlabel: str, series: Sequence[Series]) -> Chart:
+    return Chart(title, xlabel, "test accuracy (%)", series, log_x=True)
+
+
+def _note(figure: Experiment, settings: str) -> str:
+    """Return the note of a figure; `settings` says how the models were trained."""
+    return (
+        "Test accuracy in percent at the best validation score, mean ± standard deviation over "
+        f"{plural(figure.seeds, 'seed')}. {settings} Each cell "
+        f"chooses its learning rate, in brackets, from {listed(RATES[figure.scale])} by the mean "
+        f"validation accuracy of these seeds. Adam with weight decay {WEIGHT_DECAY:g}, a step "
+        f"schedule, dropout {DROPOUT:g}. The paper shows curves; its text gives neither "
+        "learning rates nor dropout."
+    )

@@ -18,7 +18,7 @@ from gistgnn.estimate import Resources, make_plan
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import GraphSizes, find
 from gistgnn.paper import large_graphs as large
-from gistgnn.paper.experiment import Experiment, Table
+from gistgnn.paper.experiment import Defaults, Experiment, Table
 from gistgnn.paper.large_graphs import TrainedRun
 from gistgnn.paper.published import TABLE3, TABLE3_WIDTHS, paper_cells
 from gistgnn.report import Chart, Series
@@ -57,20 +57,20 @@ class UltraWide(Experiment):
     store: str | None = None
     device_memory: int = DEVICE_MEMORY
 
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {
-            "datasets": ("synthetic:amazon2m@0.02",),
-            "seeds": 1,
-            "epochs": 12,
-            "local_steps": 25,
+    defaults: ClassVar[Defaults] = {
+        "ultrawide": {
+            "small": {
+                "datasets": ("synthetic:amazon2m@0.02",),
+                "seeds": 1,
+                "epochs": 12,
+                "local_steps": 25,
+                "clusters": 1500,
+                "widths": (400, 1024, 4096),
+                "sub_gcns": (1, 4, 8),
+                "device_memory": 7 * 2**28,
+            },
+            "full": {"datasets": ("amazon2m",), "seeds": 1, "epochs": 400, "layers": (2, 3, 4)},
         }
-        | {
-            "clusters": 1500,
-            "widths": (400, 1024, 4096),
-            "sub_gcns": (1, 4, 8),
-            "device_memory": 7 * 2**28,
-        },
-        "full": {"datasets": ("amazon2m",), "seeds": 1, "epochs": 400, "layers": (2, 3, 4)},
     }
 
     def run(self, store: RunStore) -> list[Table]:

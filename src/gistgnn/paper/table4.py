@@ -8,13 +8,14 @@ GIST authors' code for clusters.
 """
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gistgnn.compare import RunStore
+from gistgnn.distributed import World
 from gistgnn.paper import large_graphs as large
-from gistgnn.paper.large_graphs import ComparisonOfRuns, GroupKey, TrainedRun
+from gistgnn.paper.experiment import Defaults, Experiment, Table
+from gistgnn.paper.large_graphs import GroupKey
 from gistgnn.paper.published import COMMENTED_NOTE, SUB_GCNS, TABLE2_REDDIT, TABLE4, published_cells
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import LadiesSampling
@@ -25,9 +26,23 @@ LADIES = "LADIES"  # what the batches of a group are
 CLUSTERS = "clusters"
 
 
+COLUMNS = (
+    "data set",
+    "batches",
+    "L",
+    "m",
+    "F1",
+    "time",
+    "speed-up",
+    "paper: F1",
+    "time",
+    "speed-up",
+)
+
+
 # No local steps: 500 on graphs of Reddit's shape, 50 on smaller ones, which take fewer steps.
 @dataclass(frozen=True)
-class Ladies(ComparisonOfRuns):
+class Ladies(Experiment):
     """Table 4; see `Experiment`.
 
     GraphSAGE on clusters, as in Table 2, trains beside it, to compare speed-ups.
@@ -36,32 +51,39 @@ class Ladies(ComparisonOfRuns):
     layers: tuple[int, ...] = (2, 3, 4)
     local_steps: int | None = None
 
-    columns = (
-        "data set",
-        "batches",
-        "L",
-        "m",
-        "F1",
-        "time",
-        "speed-up",
-        "paper: F1",
-        "time",
-        "speed-up",
-    )
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {
-            "datasets": ("synthetic:reddit@0.2",),
-            "seeds": 1,
-            "epochs": 30,
-            "layers": (2,),
-            "local_steps": 50,
-        },
-        "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
+    defaults: ClassVar[Defaults] = {
+        "ladies": {
+            "small": {
+                "datasets": ("synthetic:reddit@0.2",),
+                "seeds": 1,
+                "epochs": 30,
+                "layers": (2,),
+                "local_steps": 50,
+            },
+            "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
+        }
     }
 
     def groups(self) -> dict[GroupKey, list[RunConfig]]:
+        """Return the runs for every data set, L and kind of batches, the baseline first."""
         keys = itertools.product(self.datasets, self.layers, (LADIES, CLUSTERS))
         return {key: [self.config(*key, m) for m in SUB_GCNS] for key in keys}
+
+    def runs_on_ranks(self, ranks: World, store: RunStore) -> list[RunConfig]:
+        return list(itertools.chain.from_iterable(self.groups().values()))
+
+    def run(self, store: RunStore) -> list[Table]:
+        groups = large.train_groups(self.groups(), self.seeds, store, self.name)
+        rows = []
+        for (dataset, layers, batches), group in groups.items():
+            of_clusters = TABLE2_REDDIT.get(("graphsage", WIDTH, layers))
+            paper = TABLE4.get(layers) if batches == LADIES else of_clusters
+            for trained in group:
+                m = trained.config.sub_gcns
+                settings = [dataset, batches, str(layers), "baseline" if m == 1 else str(m)]
+                measured = large.cells_of_one_device(trained, baseline=group[0].row)
+                rows.append([*settings, *measured, *published_cells(paper, m)])
+        return [large.table_of_groups(groups, COLUMNS, rows, self._note())]
 
     def config(self, dataset: str, layers: int, batches: str, sub_gcns: int) -> RunConfig:
         """Return the run of one row; on clusters it is Table 2's."""
@@ -88,28 +110,7 @@ class Ladies(ComparisonOfRuns):
             width_scaling="none",
         )
 
-    def rows(self, key: GroupKey, group: Sequence[TrainedRun], store: RunStore) -> list[list[str]]:
-        dataset, layers, batches = key
-        paper = (
-            TABLE4.get(layers)
-            if batches == LADIES
-            else TABLE2_REDDIT.get(("graphsage", WIDTH, layers))
-        )
-        baseline = group[0].row
-        rows = []
-        for trained in group:
-            m = trained.config.sub_gcns
-            settings = [dataset, batches, str(layers), "baseline" if m == 1 else str(m)]
-            rows.append(
-                [
-                    *settings,
-                    *large.cells_of_one_device(trained, baseline),
-                    *published_cells(paper, m),
-                ]
-            )
-        return rows
-
-    def note(self) -> str:
+    def _note(self) -> str:
         local_steps = self.local_steps or "500 on Reddit's shape, 50 elsewhere"
         return (
             "Micro-F1 on the test nodes in percent at the best validation score, of a GCN with "

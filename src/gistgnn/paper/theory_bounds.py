@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from gistgnn import InputError, theory
 from gistgnn.compare import RunStore
-from gistgnn.paper.experiment import Experiment, Table
-from gistgnn.paper.theory_laws import SAMPLES, SHARE, SPLITS, Laws
+from gistgnn.paper.experiment import Defaults, Experiment, Table
+from gistgnn.paper.theory_laws import SAMPLES, SHARE, SPLITS, list_laws, list_measurements
 from gistgnn.report import Chart, Series
 from gistgnn.theory import Hyperparameters, Problem, least_eigenvalue, recommended_step
 from gistgnn.utils import TaskProgress
@@ -52,14 +52,17 @@ class Theory(Experiment):
     local_steps: tuple[int, ...] = (1, 4, 16)
     nodes: int = 100
 
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("complete:6", "karate"), "seeds": 4, "epochs": 96},
-        "full": {
-            "datasets": ("complete:6", "ring:16", "karate", "cora"),
-            "seeds": 10,
-            "epochs": 480,
+    defaults: ClassVar[Defaults] = {
+        "theory": {
+            "small": {"datasets": ("complete:6", "karate"), "seeds": 4, "epochs": 96},
+            "full": {
+                "datasets": ("complete:6", "ring:16", "karate", "cora"),
+                "seeds": 10,
+                "epochs": 480,
+                "sub_gcns": (2, 1, 4, 8),
+                "local_steps": (1, 4, 16, 64),
+            },
         }
-        | {"sub_gcns": (2, 1, 4, 8), "local_steps": (1, 4, 16, 64)},
     }
 
     def run(self, store: RunStore) -> list[Table]:
@@ -78,8 +81,8 @@ class Theory(Experiment):
             )
         )
         first = self.datasets[0]
-        laws = Laws(problems[first], tuple(sorted(set(self.widths))), self.seeds)
-        measurements = laws.measurements()
+        widths = tuple(sorted(set(self.widths)))
+        measurements = list_measurements(problems[first], widths, self.seeds)
         with TaskProgress(self.name, len(cells) + sum(map(len, measurements.values()))) as progress:
 
             def result(measure: partial[Any]) -> Any:
@@ -104,7 +107,7 @@ class Theory(Experiment):
             for name, problem in problems.items()
             for row in self.rows_on_bounds(name, problem, by_cell)
         ]
-        rows_of_laws += [[first, *row] for row in laws.rows(results_of_laws)]
+        rows_of_laws += [[first, *row] for row in list_laws(widths, results_of_laws)]
         return [
             Table(COLUMNS, rows, self._note(problems), charts),
             Table(COLUMNS_OF_LAWS, rows_of_laws, self._note_on_laws(first)),

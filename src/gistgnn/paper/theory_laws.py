@@ -4,7 +4,6 @@ Measurements stand beside what the analysis says.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,164 +34,161 @@ NONE = "–"
 Measured = Mapping[str, float]
 
 
-# `widths` are every d_1, ascending; what a round adds is measured at the middle one. Cheap ones
-# take more `seeds`.
-@dataclass(frozen=True)
-class Laws:
-    """Measurements at the m and ζ above on one problem, on which all assumptions hold."""
+def middle_of(widths: Sequence[int]) -> int:
+    """Return the d_1 of what does not depend on several."""
+    return widths[len(widths) // 2]
 
-    problem: Problem
-    widths: tuple[int, ...]
-    seeds: int
 
-    @property
-    def middle(self) -> int:
-        """The d_1 of what does not depend on several."""
-        return self.widths[len(self.widths) // 2]
+def list_measurements(
+    problem: Problem, widths: Sequence[int], seeds: int
+) -> dict[str, list[partial[Any]]]:
+    """Return what is measured, by name: functions, one for each value of what varies.
 
-    def measurements(self) -> dict[str, list[partial[Any]]]:
-        """Return what is measured, by name: functions, one for each value of what varies."""
-        problem = self.problem
-        seeds = self.seeds
-        widths = self.widths
-        eta = recommended_step(problem, 2)
-        draws = min(25, 6 * seeds + 1)
+    Args:
+        problem: one on which all assumptions hold.
+        widths: every d_1, ascending. What a round adds is measured at the middle one.
+        seeds: how many; cheap measurements take more.
+    """
+    eta = recommended_step(problem, 2)
+    draws = min(25, 6 * seeds + 1)
 
-        def of(
-            measure: Callable[..., Any],
-            m: int,
-            zeta: int,
-            step_size: float,
-            **further_settings: Any,
-        ) -> partial[Any]:
-            settings = {
-                "d_1": self.middle,
-                "sub_gcns": m,
-                "local_steps": zeta,
-                "step_size": step_size,
-                **further_settings,
-            }
-            return partial(measure, problem, **settings)
-
-        def remaining(m: int, zeta: int, d_1: int) -> partial[Any]:
-            counts = {
-                "d_1": d_1,
-                "seeds": max(seeds, 6 * seeds * widths[0] // d_1),
-                "rounds": ENOUGH,
-            }
-            return of(_remaining, m, zeta, recommended_step(problem, m), **counts)
-
-        def settled(m: int, zeta: int, step_size: float, runs: int, rounds: int) -> partial[Any]:
-            return of(_remaining, m, zeta, step_size, seeds=runs, rounds=rounds, from_zero=True)
-
-        def added(m: int, zeta: int, step_size: float) -> partial[Any]:
-            return of(_added, m, zeta, step_size, seeds=2 * seeds, draws=draws)
-
-        def rate(m: int, step_size: float, **further_settings: int) -> partial[Any]:
-            return of(
-                _rounds,
-                m,
-                1,
-                step_size,
-                **{"seeds": seeds, "rounds": GENTLE_ENOUGH, **further_settings},
-            )
-
-        kernel = partial(theory.measure_kernel_distance, problem, draws=15 * seeds)
-        return {
-            **{
-                f"kernel {m}": [partial(kernel, d_1, m) for d_1 in KERNEL_WIDTHS]
-                for m in KERNEL_SPLITS
-            },
-            **{
-                f"remaining {m} {zeta}": [remaining(m, zeta, d_1) for d_1 in widths]
-                for m, zeta in REMAINING
-            },
-            "gentle ζ": [
-                settled(2, zeta, eta / GENTLE, 3 * seeds, GENTLE_ENOUGH // zeta)
-                for zeta in GENTLE_STEPS
-            ],
-            "gentle m": [settled(m, 1, eta / GENTLE, 3 * seeds, GENTLE_ENOUGH) for m in SPLITS],
-            "own m": [
-                settled(m, 1, eta / OWN * 2 / m, 12 * seeds // m, OWN_ENOUGH * m**2) for m in SPLITS
-            ],
-            "added long": [added(2, zeta, eta) for zeta in STEPS],
-            "added short": [added(2, zeta, eta / SHORT) for zeta in STEPS],
-            "added m": [added(m, 1, eta / SHORT) for m in SPLITS],
-            "rate fixed": [rate(m, eta / OWN) for m in SPLITS],
-            "rate own": [rate(m, eta / OWN * 2 / m) for m in SPLITS],
-            "rate": [rate(m, recommended_step(problem, m), rounds=ENOUGH) for m in SPLITS],
-            "rate d_1": [rate(2, eta, rounds=ENOUGH, d_1=d_1) for d_1 in widths],
-            "local": [partial(theory.measure_contraction, problem, widths[0], 2, 5, seeds)],
-            "lemma": [partial(theory.limit_error_term, problem, 2, 2, eta / 4)],
+    def of(
+        measure: Callable[..., Any],
+        m: int,
+        zeta: int,
+        step_size: float,
+        **further_settings: Any,
+    ) -> partial[Any]:
+        settings = {
+            "d_1": middle_of(widths),
+            "sub_gcns": m,
+            "local_steps": zeta,
+            "step_size": step_size,
+            **further_settings,
         }
+        return partial(measure, problem, **settings)
 
-    def rows(self, results: Mapping[str, list[Any]]) -> Iterator[list[str]]:
-        """Yield rows of four cells from the results of `measurements`.
-
-        They are what is measured, the measurement, its value to leading order in 1/d_1, and what
-        the analysis says.
-        """
-        slopes = [
-            f"{exponent(KERNEL_WIDTHS, results[f'kernel {m}']):.3f} for m = {m}"
-            for m in KERNEL_SPLITS
-        ]
-        yield ["‖Ĝ − G^∞‖: exponent of d_1", ", ".join(slopes), NONE, "−1/2"]
-        yield from _list_lemmas(results)
-        steps = {
-            "rate fixed": f"η/{OWN} for every m",
-            "rate own": f"η ∝ 1/m, as the theorem's step; at m = 2 η/{OWN}",
-            "rate": "η as recommended, which grows with m",
+    def remaining(m: int, zeta: int, d_1: int) -> partial[Any]:
+        counts = {
+            "d_1": d_1,
+            "seeds": max(seeds, 6 * seeds * widths[0] // d_1),
+            "rounds": ENOUGH,
         }
-        for name, step in steps.items():
-            rounds = _rounds_cell("m", SPLITS, results[name])
-            yield [
-                f"rounds to {SHARE:.0%}, by m ({step})",
-                rounds,
-                NONE,
-                "fewer with more sub-GCNs",
-            ]
-        rounds = _rounds_cell("d_1", self.widths, results["rate d_1"])
-        yield [f"rounds to {SHARE:.0%}, by d_1 (m = 2)", rounds, NONE, "fewer with wider models"]
-        yield from self._list_plateaus(results)
-        yield from _list_added_errors(results)
+        return of(_remaining, m, zeta, recommended_step(problem, m), **counts)
 
-    def _list_plateaus(self, results: Mapping[str, list[Measured]]) -> Iterator[list[str]]:
-        lines = {setting: results[f"remaining {setting[0]} {setting[1]}"] for setting in REMAINING}
-        settled = all(_settled(result) for line in lines.values() for result in line)
-        if len(self.widths) > 1:
-            measured, leading = (
-                ", ".join(
-                    f"{exponent(self.widths, _numbers(line, kind)):.3f} for m = {m}, ζ = {zeta}"
-                    for (m, zeta), line in lines.items()
-                )
-                for kind in ("measured", "leading")
+    def settled(m: int, zeta: int, step_size: float, runs: int, rounds: int) -> partial[Any]:
+        return of(_remaining, m, zeta, step_size, seeds=runs, rounds=rounds, from_zero=True)
+
+    def added(m: int, zeta: int, step_size: float) -> partial[Any]:
+        return of(_added, m, zeta, step_size, seeds=2 * seeds, draws=draws)
+
+    def rate(m: int, step_size: float, **further_settings: int) -> partial[Any]:
+        return of(
+            _rounds,
+            m,
+            1,
+            step_size,
+            **{"seeds": seeds, "rounds": GENTLE_ENOUGH, **further_settings},
+        )
+
+    kernel = partial(theory.measure_kernel_distance, problem, draws=15 * seeds)
+    return {
+        **{
+            f"kernel {m}": [partial(kernel, d_1, m) for d_1 in KERNEL_WIDTHS] for m in KERNEL_SPLITS
+        },
+        **{
+            f"remaining {m} {zeta}": [remaining(m, zeta, d_1) for d_1 in widths]
+            for m, zeta in REMAINING
+        },
+        "gentle ζ": [
+            settled(2, zeta, eta / GENTLE, 3 * seeds, GENTLE_ENOUGH // zeta)
+            for zeta in GENTLE_STEPS
+        ],
+        "gentle m": [settled(m, 1, eta / GENTLE, 3 * seeds, GENTLE_ENOUGH) for m in SPLITS],
+        "own m": [
+            settled(m, 1, eta / OWN * 2 / m, 12 * seeds // m, OWN_ENOUGH * m**2) for m in SPLITS
+        ],
+        "added long": [added(2, zeta, eta) for zeta in STEPS],
+        "added short": [added(2, zeta, eta / SHORT) for zeta in STEPS],
+        "added m": [added(m, 1, eta / SHORT) for m in SPLITS],
+        "rate fixed": [rate(m, eta / OWN) for m in SPLITS],
+        "rate own": [rate(m, eta / OWN * 2 / m) for m in SPLITS],
+        "rate": [rate(m, recommended_step(problem, m), rounds=ENOUGH) for m in SPLITS],
+        "rate d_1": [rate(2, eta, rounds=ENOUGH, d_1=d_1) for d_1 in widths],
+        "local": [partial(theory.measure_contraction, problem, widths[0], 2, 5, seeds)],
+        "lemma": [partial(theory.limit_error_term, problem, 2, 2, eta / 4)],
+    }
+
+
+def list_laws(widths: Sequence[int], results: Mapping[str, list[Any]]) -> Iterator[list[str]]:
+    """Yield rows of four cells from the results of `list_measurements`.
+
+    They are what is measured, the measurement, its value to leading order in 1/d_1, and what
+    the analysis says.
+    """
+    slopes = [
+        f"{exponent(KERNEL_WIDTHS, results[f'kernel {m}']):.3f} for m = {m}" for m in KERNEL_SPLITS
+    ]
+    yield ["‖Ĝ − G^∞‖: exponent of d_1", ", ".join(slopes), NONE, "−1/2"]
+    yield from _list_lemmas(results)
+    steps = {
+        "rate fixed": f"η/{OWN} for every m",
+        "rate own": f"η ∝ 1/m, as the theorem's step; at m = 2 η/{OWN}",
+        "rate": "η as recommended, which grows with m",
+    }
+    for name, step in steps.items():
+        rounds = _rounds_cell("m", SPLITS, results[name])
+        yield [
+            f"rounds to {SHARE:.0%}, by m ({step})",
+            rounds,
+            NONE,
+            "fewer with more sub-GCNs",
+        ]
+    rounds = _rounds_cell("d_1", widths, results["rate d_1"])
+    yield [f"rounds to {SHARE:.0%}, by d_1 (m = 2)", rounds, NONE, "fewer with wider models"]
+    yield from _list_plateaus(widths, results)
+    yield from _list_added_errors(results)
+
+
+def _list_plateaus(
+    widths: Sequence[int], results: Mapping[str, list[Measured]]
+) -> Iterator[list[str]]:
+    lines = {setting: results[f"remaining {setting[0]} {setting[1]}"] for setting in REMAINING}
+    settled = all(_settled(result) for line in lines.values() for result in line)
+    if len(widths) > 1:
+        measured, leading = (
+            ", ".join(
+                f"{exponent(widths, _numbers(line, kind)):.3f} for m = {m}, ζ = {zeta}"
+                for (m, zeta), line in lines.items()
             )
-            yield ["plateau: exponent of d_1", *_if(settled, measured, leading), "−1"]
-        widest = {setting: line[-1] for setting, line in lines.items()}
-        by_zeta = _ratios((1, 4), [widest[2, 1], widest[2, 4]], float)
-        by_m = _ratios((2, 4), [widest[2, 1], widest[4, 1]], _claimed)
-        yield [
-            f"plateau: ζ = 2, 4 (η/{GENTLE})",
-            *_ratios(GENTLE_STEPS, results["gentle ζ"], float),
-        ]
-        yield ["plateau: ζ = 4 (η as recommended)", *_if(settled, *by_zeta[:2]), by_zeta[2]]
-        yield [f"plateau: m = 4, 8 (η/{GENTLE})", *_ratios(SPLITS, results["gentle m"], _claimed)]
-        yield [
-            "plateau: m = 4 (η as recommended, which grows with m)",
-            *_if(settled, *by_m[:2]),
-            by_m[2],
-        ]
-        step = f"η ∝ 1/m, as the theorem's step; at m = 2 η/{OWN}"
-        yield [f"plateau: m = 4, 8 ({step})", *_ratios(SPLITS, results["own m"], _claimed)]
-        small = results["gentle ζ"][0]
-        large = results["remaining 2 1"][self.widths.index(self.middle)]
-        ratios = [f"{small[kind] / large[kind]:.3g}" for kind in ("measured", "leading")]
-        setting = f"d_1 = {self.middle:,}, m = 2, ζ = 1"
-        yield [
-            f"plateau: η/{GENTLE} beside η as recommended ({setting})",
-            *_if(_settled(large), *ratios),
-            "1",
-        ]
+            for kind in ("measured", "leading")
+        )
+        yield ["plateau: exponent of d_1", *_if(settled, measured, leading), "−1"]
+    widest = {setting: line[-1] for setting, line in lines.items()}
+    by_zeta = _ratios((1, 4), [widest[2, 1], widest[2, 4]], float)
+    by_m = _ratios((2, 4), [widest[2, 1], widest[4, 1]], _claimed)
+    yield [
+        f"plateau: ζ = 2, 4 (η/{GENTLE})",
+        *_ratios(GENTLE_STEPS, results["gentle ζ"], float),
+    ]
+    yield ["plateau: ζ = 4 (η as recommended)", *_if(settled, *by_zeta[:2]), by_zeta[2]]
+    yield [f"plateau: m = 4, 8 (η/{GENTLE})", *_ratios(SPLITS, results["gentle m"], _claimed)]
+    yield [
+        "plateau: m = 4 (η as recommended, which grows with m)",
+        *_if(settled, *by_m[:2]),
+        by_m[2],
+    ]
+    step = f"η ∝ 1/m, as the theorem's step; at m = 2 η/{OWN}"
+    yield [f"plateau: m = 4, 8 ({step})", *_ratios(SPLITS, results["own m"], _claimed)]
+    small = results["gentle ζ"][0]
+    large = results["remaining 2 1"][widths.index(middle_of(widths))]
+    ratios = [f"{small[kind] / large[kind]:.3g}" for kind in ("measured", "leading")]
+    setting = f"d_1 = {middle_of(widths):,}, m = 2, ζ = 1"
+    yield [
+        f"plateau: η/{GENTLE} beside η as recommended ({setting})",
+        *_if(_settled(large), *ratios),
+        "1",
+    ]
 
 
 def _list_lemmas(results: Mapping[str, list[Any]]) -> Iterator[list[str]]:
