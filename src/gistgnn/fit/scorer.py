@@ -32,7 +32,7 @@ from gistgnn.training.metric import Metric, has_output, scores_of_classes
 
 Prepare = Callable[..., Inference]
 # of the splits, of the classes; T
-Scored = tuple[ScoreTable, list[dict[str, int | float]], float | None]
+Scored = tuple[ScoreTable, list[dict[str, Any]], float | None]
 
 SCORED = ("validation", "test")
 MOST_CLASSES = 100  # that are scored one by one
@@ -96,7 +96,7 @@ class Scorer:
         self._inference: Inference  # on rank 0
         self.passes: list[float] = []  # the seconds of each pass over the whole graph
         # the scores of the classes, at the last call
-        self.classes: list[dict[str, int | float]] = []
+        self.classes: list[dict[str, Any]] = []
         self.temperature: float | None = None  # at the last call (see `fitted_temperature`)
         self._fitting = fitting_nodes(graph.val)
         # what has been logged, by kind: one note says it for all rounds
@@ -202,7 +202,7 @@ class Scorer:
 
     def _table(self, found: Predictions) -> Scored:
         graph = self._graph
-        classes = list[dict[str, int | float]]()
+        classes = list[dict[str, Any]]()
         temperature = None
         if note := note_on_outputs(found, graph):
             self._note("outputs", note)
