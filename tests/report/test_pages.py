@@ -6,10 +6,15 @@ from html import unescape
 from typing import Any
 
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import confusion_matrix
 
 from gistgnn.report.names import summary
-from gistgnn.report.pages import comparison_page, experiment_page, run_page
+from gistgnn.report.pages import _memory, comparison_page, experiment_page, run_page
 from gistgnn.storage.record import record_of
+from gistgnn.training.metric import scores_of_classes
 from gistgnn.utils.formats import duration
 from tests.report.records import (
     PROVENANCE,
@@ -233,3 +238,86 @@ def test_times_have_the_unit_that_suits_them() -> None:
         3 * 3600 + 61: "3 h 1 min",
     }
     assert {value: duration(value) for value in seconds} == seconds
+
+
+def test_a_score_stands_once() -> None:
+    scores = {"accuracy": 0.9123, "f1_micro": 0.9123, "f1_macro": 0.8234}
+    validation = {"accuracy": 0.9345, "f1_micro": 0.9345, "f1_macro": 0.8456}
+    last = {"test": {"accuracy": 0.7123}, "validation": {"accuracy": 0.7345}}
+    words = words_of_run(20, test=scores, validation=validation, last=last)
+    for percents in ("91.23 %", "82.34 %", "93.45 %", "84.56 %", "71.23 %", "73.45 %"):
+        assert words.count(percents) == 1
+    words = words_of_run(20, test=scores, validation=validation, last=last, best_round=20)
+    assert "last round" not in words
+
+
+def test_hard_classes_come_first_with_what_they_were_mistaken_for() -> None:
+    missed = [{}, {"2": 30, "0": 12, "-1": 8}, {"1": 2}, {}]
+    f1 = [0.99, 0.5, 0.94, 0.0]
+    nodes = [100, 100, 100, 0]  # the last class has no node, and is not hard
+    classes = [
+        {"nodes": count, "f1": score, "missed": errors}
+        for count, score, errors in zip(nodes, f1, missed, strict=True)
+    ]
+    graph = {**run_content(3)["graph"], "classes": 4, "class_names": ["ant", "bee", "cow", "dog"]}
+    words = words_of_run(classes=classes, graph=graph)
+    assert "bee 100 50.00 % cow (30), ant (12), no class (8)" in words
+    assert words.index("Hard classes") < words.index("bee 100") < words.index("Curves")
+    other = words.index("Other classes")
+    assert words.index("ant 100 99.00 %") > other
+    assert words.index("cow 100 94.00 % bee (2)") > other
+    assert words.index("dog 0") > other
+    classes[1]["f1"] = 0.95
+    words = words_of_run(classes=classes, graph=graph)
+    assert "Hard classes" not in words
+    assert "Other classes" not in words
+
+
+def test_memory_adds_up_to_the_most_that_the_process_held() -> None:
+    record = run_record(3)
+    assert {"process", "graph", "theta", "sub_gcns"} <= record.memory.keys()
+    assert 2**20 < record.memory["process"] < record.peak_memory_bytes
+    bars = _memory(record)
+    assert sum(bars.values()) == record.peak_memory_bytes
+    assert "batches and activations" in bars
+    old = record_of({**run_content(3), "memory": {"graph": 2**20, "theta": 2**10}})
+    assert _memory(old) == {"graph": 2**20, "\N{GREEK CAPITAL LETTER THETA}": 2**10}
+
+
+def test_older_files_have_a_report() -> None:
+    content = run_content(3)
+    content["classes"] = [{"nodes": 10, "f1": 0.9}, {"nodes": 10, "f1": 0.5}]
+    content["memory"] = {"graph": 2**20}
+    del content["per_round"]
+    bare = {name: content[name] for name in content.keys() - {"classes", "provenance"}}
+    for version in (1, 2):
+        words = plain(run_page(record_of({**content, "version": version})))
+        assert "Training loss" in words, "that of every evaluation"
+        assert "class test nodes F1 1 10 50.00 %" in words
+        assert "mistaken for" not in words
+        words = plain(run_page(record_of({**bare, "version": version})))
+        assert "Training loss" in words
+        assert "Hard classes" not in words
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data(), classes=st.integers(2, 12))
+def test_errors_of_classes_are_those_of_the_confusion_matrix(
+    data: st.DataObject, classes: int
+) -> None:
+    truth = data.draw(st.lists(st.integers(0, classes - 1), min_size=1, max_size=80))
+    guess = data.draw(
+        st.lists(st.integers(-1, classes - 1), min_size=len(truth), max_size=len(truth))
+    )
+    scores = scores_of_classes(torch.tensor(truth), torch.tensor(guess), classes)
+    labels = range(-1, classes)
+    counts = confusion_matrix(truth, guess, labels=labels)[1:]  # no node is of class -1
+    for number, (of_class, row) in enumerate(zip(scores, counts, strict=True)):
+        row[number + 1] = 0  # what is right
+        assert of_class["missed"].items() <= {
+            (str(label), count) for label, count in zip(labels, row.tolist(), strict=True)
+        }
+        assert sorted(of_class["missed"].values()) == sorted(row[row > 0].tolist())[-5:]
+        assert list(of_class["missed"].values()) == sorted(
+            of_class["missed"].values(), reverse=True
+        )

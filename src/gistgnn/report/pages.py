@@ -62,7 +62,7 @@ def run_page(record: Record, folder: Path | None = None) -> str:
         record=record, ensemble=_is_ensemble(record),
         scores=_score_table(record, find_baseline(folder, record) if folder else None),
         facts=names.training_facts(record), last=_last_scores(record), hard=hard, other=other,
-        class_columns=["class", f"{names.scored_split(record)} nodes", "F1", "mistaken for"],
+        class_columns=_class_columns(record),
         charts=[chart for chart in _charts(record) if chart.has_a_curve()],
         coverage=_coverage(record), seconds=_seconds(record), memory=_memory(record),
         **_origin({"provenance": record.provenance, "config": names.settings_used(record)}),
@@ -132,6 +132,16 @@ def _last_scores(record: Record) -> tuple[list[str], list[list[str]]] | None:
     return ["", *map(score_name, keys)], rows
 
 
+def _class_columns(record: Record) -> list[str]:
+    """Return the columns of `_classes`. Older records do not have the last one."""
+    columns = ["class", f"{names.scored_split(record)} nodes", "F1"]
+    return [*columns, "mistaken for"] if _has_errors(record) else columns
+
+
+def _has_errors(record: Record) -> bool:
+    return any("missed" in of_class for of_class in record.classes)
+
+
 def _classes(record: Record) -> tuple[list[list[str]], list[list[str]]]:
     """Return rows of the hard classes, the hardest first, and of the other ones.
 
@@ -149,7 +159,9 @@ def _classes(record: Record) -> tuple[list[list[str]], list[list[str]]]:
             f"{'no class' if number == '-1' else class_names[int(number)]} ({count:,})"
             for number, count in of_class.get("missed", {}).items()
         ]
-        row = [name, f"{of_class['nodes']:,}", percent(of_class["f1"]), ", ".join(instead)]
+        row = [name, f"{of_class['nodes']:,}", percent(of_class["f1"])]
+        if _has_errors(record):
+            row.append(", ".join(instead))
         if of_class["nodes"] and of_class["f1"] <= limit:
             hard.append((of_class["f1"], row))
         else:
