@@ -24,7 +24,7 @@
   while (walker.nextNode()) if (walker.currentNode.data.trim()) written.add(walker.currentNode.parentElement);
   const faint = [...written].filter((element) => contrast(element) < 4.5)
     .map((element) => [element.tagName, element.textContent.slice(0, 40), contrast(element)]);
-  const charts = [...document.querySelectorAll("figure.chart > svg")].map((drawing) => {
+  const charts = [...document.querySelectorAll("figure.chart svg")].map((drawing) => {
     const box = drawing.getBoundingClientRect();
     return { width: box.width, height: box.height, drawn: drawing.querySelectorAll("path, use").length > 10 };
   });

@@ -19,6 +19,7 @@ from gistgnn.utils.formats import (
     finite_values,
     mean_sd,
     percent,
+    plural,
     size,
     time_unit,
     times,
@@ -26,6 +27,7 @@ from gistgnn.utils.formats import (
 
 HARD = 0.05
 """How far the F1 of a hard class is below the mean of the classes."""
+_MOST_HARD = 10  # classes that a page shows as hard
 
 _ACTIVITIES = {
     "prepare": "preparing: clusters, first batch",
@@ -54,13 +56,15 @@ def run_page(record: Record, folder: Path | None = None) -> str:
     """
     graph = record.graph
     about = f"{graph.nodes:,} nodes, {graph.edges:,} edges, {graph.features:,} features"
+    outputs = plural(graph.classes, "target") if graph.regression else f"{graph.classes:,} classes"
+    baseline = find_baseline(folder, record) if folder else None
     hard, other = _classes(record)
     return render(
         "run.html",
         title=f"{graph.name}: {names.model_of(record)}",
-        subtitle=f"{names.method_label(record)} · {about}, {graph.classes:,} classes",
+        subtitle=f"{names.method_label(record)} · {about}, {outputs}",
         record=record, ensemble=_is_ensemble(record),
-        scores=_score_table(record, find_baseline(folder, record) if folder else None),
+        scores=_score_table(record, baseline), has_baseline=baseline is not None,
         facts=names.training_facts(record), last=_last_scores(record), hard=hard, other=other,
         class_columns=_class_columns(record),
         charts=[chart for chart in _charts(record) if chart.has_a_curve()],
@@ -143,30 +147,30 @@ def _has_errors(record: Record) -> bool:
 
 
 def _classes(record: Record) -> tuple[list[list[str]], list[list[str]]]:
-    """Return rows of the hard classes, the hardest first, and of the other ones.
+    """Return rows of the hardest classes, the hardest first, and of the other ones.
 
     A class is hard if its F1 is at least `HARD` below the mean of the classes.
     """
     class_names = record.graph.class_names or [
         str(number) for number in range(record.graph.classes)
     ]
-    scored = [of_class["f1"] for of_class in record.classes if of_class["nodes"]]
-    limit = statistics.fmean(scored) - HARD if scored else 0.0
-    hard = []
-    other = []
-    for name, of_class in zip(class_names, record.classes, strict=False):
-        instead = [
-            f"{'no class' if number == '-1' else class_names[int(number)]} ({count:,})"
-            for number, count in of_class.get("missed", {}).items()
-        ]
-        row = [name, f"{of_class['nodes']:,}", percent(of_class["f1"])]
+    f1 = {number: of_class["f1"] for number, of_class in enumerate(record.classes)}
+    scored = [number for number in f1 if record.classes[number]["nodes"]]
+    limit = statistics.fmean(f1[number] for number in scored) - HARD if scored else 0.0
+    hard = sorted((number for number in scored if f1[number] <= limit), key=f1.__getitem__)
+    rows = []
+    for number, of_class in enumerate(record.classes):
+        row = [class_names[number], f"{of_class['nodes']:,}", percent(f1[number])]
         if _has_errors(record):
+            instead = [
+                f"{'no class' if label == '-1' else class_names[int(label)]} ({count:,})"
+                for label, count in of_class.get("missed", {}).items()
+            ]
             row.append(", ".join(instead))
-        if of_class["nodes"] and of_class["f1"] <= limit:
-            hard.append((of_class["f1"], row))
-        else:
-            other.append(row)
-    return [row for _, row in sorted(hard)], other
+        rows.append(row)
+    hardest = hard[:_MOST_HARD]
+    other = [row for number, row in enumerate(rows) if number not in hardest]
+    return [rows[number] for number in hardest], other
 
 
 def _charts(record: Record) -> list[Chart]:
