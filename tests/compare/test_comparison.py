@@ -110,7 +110,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert [len(row["score"]) for row in written["rows"]] == [2] * 3
     # of all methods, as local SGD needs batches
     assert written["config"]["sampler"]["name"] == "clusters"
-    assert "<img" in (out / "report.html").read_text()
+    assert "<svg" in (out / "report.html").read_text()
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
     assert len(kept) == 6
     assert run("compare", *OPTIONS, "--out", out, "--json") == 0  # nothing is run again

@@ -15,7 +15,7 @@
   };
   const contrast = (element) => {
     const style = getComputedStyle(element);
-    const ink = luminance(style.color);
+    const ink = luminance(element instanceof SVGElement ? style.fill : style.color);
     const paper = luminance(behind(element));
     return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
   };
@@ -24,9 +24,9 @@
   while (walker.nextNode()) if (walker.currentNode.data.trim()) written.add(walker.currentNode.parentElement);
   const faint = [...written].filter((element) => contrast(element) < 4.5)
     .map((element) => [element.tagName, element.textContent.slice(0, 40), contrast(element)]);
-  const charts = [...document.querySelectorAll("figure.chart img")].map((image) => {
-    const box = image.getBoundingClientRect();
-    return { width: box.width, height: box.height, drawn: image.complete && image.naturalWidth > 0 };
+  const charts = [...document.querySelectorAll("figure.chart svg")].map((drawing) => {
+    const box = drawing.getBoundingClientRect();
+    return { width: box.width, height: box.height, drawn: drawing.querySelectorAll("path, use").length > 10 };
   });
   return {
     scroll_width: document.documentElement.scrollWidth,

@@ -15,7 +15,7 @@ from gistgnn.report.pages import comparison_page, experiment_page, run_page
 from tests.report.records import comparison_record, experiment_record, run_record
 
 _PAGES = {
-    "run": (lambda: run_page(run_record()), 5),
+    "run": (lambda: run_page(run_record()), 2),
     "comparison": (lambda: comparison_page(comparison_record()), 2),
     "experiment": (lambda: experiment_page(experiment_record()), 2),
 }

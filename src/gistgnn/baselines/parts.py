@@ -171,7 +171,10 @@ class Parts(GIST):
             evaluation=scorer.description,
             inference_seconds=statistics.median(scorer.passes) if scorer.passes else None,
             traffic=Sent(workers=self.workers),
-            memory=memory_of(self, setup.graph, setup.training, theta, slices),
+            memory={
+                "process": first.memory["process"],
+                **memory_of(self, setup.graph, setup.training, theta, slices),
+            },
             partition=self.partition.describe(0),
             **shared,
         )

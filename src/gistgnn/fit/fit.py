@@ -31,7 +31,7 @@ from gistgnn.schedule import Schedule
 from gistgnn.storage.record import Evaluated, Sent
 from gistgnn.training.loss import Criterion
 from gistgnn.utils.console import spinner
-from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
+from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes, resident_bytes
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +63,8 @@ class Fit(Run):
         self.progress = Progress()
         self._setup = setup
         self._ranks = setup.gist.ranks
+        before = resident_bytes(self.gist.device) - setup.graph.held_bytes
+        self._bytes_before = max(before, 0)
         self._begun = time.perf_counter()
         self._round_begun = self._begun
         self._end = None if arguments.max_seconds is None else self._begun + arguments.max_seconds
@@ -317,7 +319,10 @@ class Fit(Run):
             communication=gist.theta.exchange.communication(gist.theta.place, theta, local_steps),
             inference_seconds=statistics.median(passes) if passes else None,
             traffic=Sent(workers=workers, **gist.bytes_sent(sent)),
-            memory=memory_of(gist, setup.graph, self.training, theta, slices),
+            memory={
+                "process": self._bytes_before,
+                **memory_of(gist, setup.graph, self.training, theta, slices),
+            },
             partition=gist.partition.describe(last_round),
             coverage=coverage_of(gist.full_spec, gist.partition, progress.rounds),
             batches=self.sampler.facts,

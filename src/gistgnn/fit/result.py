@@ -45,7 +45,7 @@ class Scores:
     best_round: int = -1
     best_score: float | None = None
     best: ScoreTable = field(default_factory=dict)
-    classes: list[dict[str, int | float]] = field(default_factory=list)
+    classes: list[dict[str, Any]] = field(default_factory=list)
     temperature: float | None = None
     last: ScoreTable = field(default_factory=dict)
     evaluations_since_best: int = 0
@@ -119,8 +119,8 @@ class Progress:
         return self.scores.last
 
     @property
-    def classes(self) -> list[dict[str, int | float]]:
-        """The scores of the classes of the best model, in their order: "nodes" and "f1"."""
+    def classes(self) -> list[dict[str, Any]]:
+        """The scores of the classes of the best model, by number: "nodes", "f1" and "missed"."""
         return self.scores.classes
 
     def copy(self) -> "Progress":
@@ -313,6 +313,6 @@ def write_result(folder: Path, record: Record, model: nn.Module) -> None:
         # writes several in any order, and equal runs are to write equal files.
         described = json.dumps(record.fingerprint.get("model", {}))
         digest = write_tensors(path, saved_state(model), {"model": described})
-    write_report(folder / REPORT, run_page(record))
+    write_report(folder / REPORT, run_page(record, folder))
     listed = msgspec.structs.replace(record, files={MODEL: digest})
     write_json(folder / RESULT, listed, indent=2)

@@ -27,7 +27,7 @@ from gistgnn.fit.prepare import Setup
 from gistgnn.sampling import Batch, check_fits, forward, whole_graph
 from gistgnn.training.metric import has_output, scores_of_classes
 
-Scored = tuple[ScoreTable, list[dict[str, int | float]], float | None]
+Scored = tuple[ScoreTable, list[dict[str, Any]], float | None]
 """The scores of the splits, those of the classes, and the temperature."""
 
 SCORED = ("validation", "test")
@@ -66,7 +66,7 @@ class Scorer:
         self._model: Any = None
         self._inference: Inference
         self.passes: list[float] = []
-        self.classes: list[dict[str, int | float]] = []
+        self.classes: list[dict[str, Any]] = []
         self.temperature: float | None = None
         self._fitting = fitting_nodes(setup.graph.val)
         self._noted: set[str] = set()  # The kinds of notes that have been logged.
@@ -177,7 +177,7 @@ class Scorer:
 
     def _score_predictions(self, predictions: Predictions) -> Scored:
         graph = self._graph
-        classes = list[dict[str, int | float]]()
+        classes = list[dict[str, Any]]()
         temperature = None
         labels = predictions.labels
         if note := note_on_outputs(predictions, graph):

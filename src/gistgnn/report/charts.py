@@ -1,45 +1,65 @@
-"""Line charts, drawn by matplotlib: as images on a page, or as a figure in a notebook."""
+"""Line charts, drawn by matplotlib: on a page, in its colours, or as a figure in a notebook."""
 
 import io
 import itertools
 import math
-from base64 import b64encode
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+)
 
 from gistgnn.utils.formats import finite_or_nan, number
 
 PALETTE = ("#1f5fa8", "#b4540a", "#2b7a3b", "#7b3fa0", "#b0235f", "#0f7480", "#7a6410", "#5b5b57")
+"""The colours of lines in a notebook, and on a light page: `--series-0`, ... of style.css."""
 
-_POINTS = 300  # of one line: readers cannot see more, and the file grows
+_POINTS = 1000  # of one line: as many as a run has numbers of rounds
 _MARKED = 24  # lines of at most so many points have markers
-_NUMBERS = 40  # rows of the numbers under a chart
 _LEGEND = 44  # characters of labels in one line of a legend
-_GREY = "#595955"
+_TEXT = "#595955"
+_GRID = "#dcdcd8"
+# A page has every colour twice, for light and for dark: charts on it name the variable.
+_VARIABLES = {
+    **{colour: f"--series-{number}" for number, colour in enumerate(PALETTE)},
+    _TEXT: "--muted",
+    _GRID: "--line",
+}
 
 _STYLE: Any = {  # every matplotlib release types it differently
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": "#dcdcd8",
+    "grid.color": _GRID,
     "text.parse_math": False,
     "font.size": 11,
     # Matplotlib measures text by this font; an image has text, not outlines of letters.
     "font.sans-serif": "DejaVu Sans",
     "svg.fonttype": "none",
-    "svg.hashsalt": "gistgnn",  # the same chart is the same file
     **dict.fromkeys(
-        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _GREY
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _TEXT
     ),
 }
+# What is of no use within a page: the origin, a style of all elements, names of groups and of
+# spaces, and a size that does not follow the page.
+_SURPLUS = re.compile(
+    r'<metadata>.*?</metadata>|<style.*?</style>|(?<=<g) id="[^"]*"| xmlns(:\w+)?="[^"]*"'
+    r'| (?:width|height)="[\d.]+pt"',
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +85,19 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over common axes; a dotted line at `mark`."""
+    """Lines over common axes.
+
+    Args:
+        title: what the chart is of.
+        xlabel: the label of the lower axis.
+        ylabel: the label of the axis at the left.
+        series: the lines.
+        log_x: whether x has a logarithmic axis.
+        log_y: whether y has a logarithmic axis.
+        mark: where x has a dotted line. Defaults to nowhere.
+        top_label: the label of the axis along the upper edge.
+        top_x: what the points of the first line have on that axis. Defaults to no such axis.
+    """
 
     title: str
     xlabel: str
@@ -74,32 +106,36 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     mark: float | None = None
+    top_label: str = ""
+    top_x: Sequence[float | None] = ()
 
-    def image(self) -> str:
-        """Draw the chart, without its title, and return it as the address of an image.
+    def has_a_curve(self) -> bool:
+        """Whether one of the lines has two points: a dot shows no more than its number."""
+        return any(
+            sum(not math.isnan(x + y) for x, y in line.points(_POINTS)) > 1 for line in self.series
+        )
 
-        The address has all of the image's data.
+    def svg(self) -> str:
+        """Draw the chart, without its title, and return it as an element of a page.
+
+        Its colours are the variables of style.css, so it is dark on a dark page.
         """
         columns = max(1, _LEGEND // (6 + max((len(line.label) for line in self.series), default=0)))
         legend = math.ceil(len(self.series) / columns) if len(self.series) > 1 else 0
-        with matplotlib.rc_context(_STYLE):
+        # The same chart is the same text, and two charts of a page share no id.
+        with matplotlib.rc_context({**_STYLE, "svg.hashsalt": self.title}):
             figure = Figure(figsize=(5, 3 + 0.25 * legend), layout="constrained")
             _draw(figure.subplots(), self)
             if legend:
                 figure.legend(loc="outside lower center", ncols=columns, frameon=False)
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format="svg", metadata={"Date": None})
-        return f"data:image/svg+xml;base64,{b64encode(buffer.getvalue()).decode()}"
-
-    def numbers(self) -> tuple[list[str], list[list[str]]]:
-        """Return columns and rows of its numbers: some points of every line."""
-        points_per_line = max(2, _NUMBERS // len(self.series))
-        points = [
-            (line.label, point) for line in self.series for point in line.points(points_per_line)
-        ]
-        return ["", self.xlabel, self.ylabel], [
-            [label, *map(number, point)] for label, point in points
-        ]
+            buffer = io.StringIO()
+            no_origin = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+            figure.savefig(buffer, format="svg", metadata=no_origin, transparent=True)
+        text = buffer.getvalue()
+        element = _SURPLUS.sub("", text[text.index("<svg") :])
+        return re.sub(
+            '#[0-9a-f]{6}(?=[;"])', lambda colour: f"var({_VARIABLES[colour[0]]})", element
+        )
 
 
 def draw_charts(charts: Sequence[Chart], title: str) -> Figure:
@@ -127,9 +163,31 @@ def _draw(axes: Axes, chart: Chart) -> None:
             x, y, linestyle="--" if line.dashed else "-", marker=marker, markersize=3.5, **style
         )
     if chart.mark is not None:
-        axes.axvline(chart.mark, color=_GREY, linestyle=":", linewidth=1.2)
+        axes.axvline(chart.mark, color=_TEXT, linestyle=":", linewidth=1.2)
     axes.set(xlabel=chart.xlabel, ylabel=chart.ylabel)
     _set_ticks(axes, chart)
+    if chart.top_x:
+        _add_top_axis(axes, chart)
+
+
+def _add_top_axis(axes: Axes, chart: Chart) -> None:
+    """Mark round values of the upper axis where the first line has them.
+
+    Between two points they are interpolated. Without two points there is no such axis.
+    """
+    pairs = zip(chart.series[0].x, chart.top_x, strict=True)
+    pairs_of_numbers = [(finite_or_nan(x), finite_or_nan(top)) for x, top in pairs]
+    points = np.array([pair for pair in pairs_of_numbers if not math.isnan(sum(pair))])
+    if len(points) < 2 or (np.diff(points, axis=0) <= 0).any():
+        return
+    low, high = points[[0, -1], 1]
+    values = [value for value in MaxNLocator(5).tick_values(low, high) if low <= value <= high]
+    upper = axes.secondary_xaxis("top")
+    upper.spines["top"].set_visible(True)
+    upper.set_xlabel(chart.top_label)
+    upper.set_xticks(
+        np.interp(values, points[:, 1], points[:, 0]), [number(value) for value in values]
+    )
 
 
 def _set_ticks(axes: Axes, chart: Chart) -> None:

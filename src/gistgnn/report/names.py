@@ -198,7 +198,7 @@ def with_times(record: Record) -> str:
 
 
 def facts(record: Record) -> list[tuple[str, str]]:
-    """Return what a run was and what came of it, as names and values."""
+    """Return what a run was, what it scored and how it was trained, as names and values."""
     rows = [("run", f"{record.graph.name}, {model_of(record)}, {method_label(record)}")]
     for split, scores in scores_of(record).items():
         texts = (
@@ -208,6 +208,17 @@ def facts(record: Record) -> list[tuple[str, str]]:
         rows.append((split, ", ".join(texts)))
     if record.validation:
         rows.append(("best", f"round {record.best_round} of {record.rounds}"))
+    training = training_facts(record)
+    training.append(("peak memory", size(record.peak_memory_bytes)))
+    if never := record.coverage.never_trained:
+        name = "zero between blocks" if is_joined(record) else "never trained"
+        training.append((name, f"{percent(never)} of the parameters"))
+    return rows + training
+
+
+def training_facts(record: Record) -> list[tuple[str, str]]:
+    """Return how a run was trained, as names and values."""
+    rows = []
     if batches := record.batches:
         text = f"{batches.clusters_per_batch:,} of {batches.clusters:,} clusters"
         if batches.label_entropy is not None:
@@ -216,16 +227,12 @@ def facts(record: Record) -> list[tuple[str, str]]:
         rows.append(("batches", text))
     if record.budget:
         rows.append(("chosen", record.budget.reason))
-    rounds = f"{plural(record.rounds, 'round')} (ζ = {record.local_steps})"
+    rounds = f"{plural(record.rounds, 'round')} of ζ = {plural(record.local_steps, 'local step')}"
     steps = plural(record.steps, "step")
     training = f"{rounds}, {steps}, learning rate {rate_name(record)}, {with_times(record)}"
     rows.append(("training", training))
     if seconds := record.inference_seconds:
         rows.append(("inference", f"{duration(seconds)} for one pass over the graph"))
-    rows.append(("peak memory", size(record.peak_memory_bytes)))
-    if never := record.coverage.never_trained:
-        name = "zero between blocks" if is_joined(record) else "never trained"
-        rows.append((name, f"{percent(never)} of the parameters"))
     if record.stopped_by is not None:
         rows.append(("ended early", STOPPED[record.stopped_by]))
     if record.evaluation.get("exact") is False:

@@ -46,6 +46,8 @@ class OfClass(TypedDict):
 
     nodes: Count  # of the test set, or without one of the validation set
     f1: float
+    # Nodes by the class that was predicted instead, the most frequent five; "-1": none was.
+    missed: NotRequired[dict[str, Count]]
 
 
 class GraphFacts(Struct, omit_defaults=True, kw_only=True):
@@ -238,6 +240,7 @@ def record_of(content: dict[str, Any]) -> Record:
         content = {**content, **scored, "version": VERSION}
     elif version != VERSION:
         raise ValueError(f"it has the form {version}, and this gistgnn reads {VERSION}")
+    content = {"per_round": [], **content}  # which the first files did not have
     record = msgspec.convert(content, Record, str_keys=True)
     msgspec.convert(record.config, _Config)
     graph = record.graph

@@ -14,6 +14,8 @@ from gistgnn.errors import InputError, users_code
 from gistgnn.training.names import CLASS_METRICS, METRICS, check_choice, find_named, named_as
 from gistgnn.utils.checks import check_name, shown
 
+_MOST_ERRORS = 5  # classes that a class is mistaken for, in the record of a run
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -127,17 +129,25 @@ def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
     return labels
 
 
-def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[str, int | float]]:
-    """Return the F1 and the number of nodes of every class.
+def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[str, Any]]:
+    """Return the number of nodes, the F1 and the errors of every class.
 
-    `truth` and `guess` are the true and predicted classes [N].
+    `truth` and `guess` are the true and predicted classes [N]. The errors are the class's nodes by
+    the class that was predicted instead, the most frequent five; "-1": none was.
     """
     counted = (truth[guess == truth], truth, guess[guess >= 0])
     hits, nodes, guessed = (torch.bincount(labels, minlength=classes) for labels in counted)
     f1 = 2 * hits.double() / (nodes + guessed).clamp(min=1)
+    missed: list[dict[str, int]] = [{} for _ in range(classes)]
+    pairs = torch.stack([truth, guess], dim=1)[guess != truth]
+    errors, counts = pairs.unique(dim=0, return_counts=True)
+    for number in counts.argsort(descending=True, stable=True).tolist():
+        true_class, predicted = errors[number].tolist()
+        if len(missed[true_class]) < _MOST_ERRORS:
+            missed[true_class][str(predicted)] = int(counts[number])
     return [
-        {"nodes": count, "f1": score}
-        for count, score in zip(nodes.tolist(), f1.tolist(), strict=True)
+        {"nodes": count, "f1": score, "missed": errors_of_class}
+        for count, score, errors_of_class in zip(nodes.tolist(), f1.tolist(), missed, strict=True)
     ]
 
 

@@ -85,6 +85,13 @@ def peak_memory_bytes(device: torch.device) -> int:
     return peak if sys.platform == "darwin" else peak * 1024  # other systems count in KiB
 
 
+def resident_bytes(device: torch.device) -> int:
+    """Return what the process has now of the memory that `peak_memory_bytes` counts."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    return int(psutil.Process().memory_info().rss)
+
+
 def _status_bytes(*names: str, process: int | None = None) -> int:
     try:
         status = Path(f"/proc/{process or 'self'}/status").read_text(encoding="ascii")
