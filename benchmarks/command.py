@@ -16,16 +16,18 @@ def output_of(*words: object) -> str:
     shown.
     """
     line = [sys.executable, "-m", "gistgnn", *map(str, words)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"gistgnn {' '.join(line[3:])}: status {done.returncode}\n{done.stderr}")
-    return done.stdout
+    process = subprocess.run(line, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(
+            f"gistgnn {' '.join(line[3:])}: status {process.returncode}\n{process.stderr}"
+        )
+    return process.stdout
 
 
 def json_of(*words: object) -> dict[str, Any]:
     """Run a command of gistgnn and return the JSON that it prints."""
-    found: dict[str, Any] = json.loads(output_of(*words, "--json"))
-    return found
+    printed: dict[str, Any] = json.loads(output_of(*words, "--json"))
+    return printed
 
 
 def trained(*words: object) -> dict[str, Any]:
@@ -39,21 +41,21 @@ def trained_once(words: list[str], runs: Path) -> dict[str, Any]:
     for each command.
     """
     key = " ".join(words)
-    known: dict[str, Any] = json.loads(runs.read_text(encoding="utf-8")) if runs.exists() else {}
-    if key not in known:
+    results: dict[str, Any] = json.loads(runs.read_text(encoding="utf-8")) if runs.exists() else {}
+    if key not in results:
         print(f"gistgnn train {key}", file=sys.stderr, flush=True)
-        known[key] = trained(*words)
+        results[key] = trained(*words)
         runs.parent.mkdir(parents=True, exist_ok=True)
         with replacing(runs) as file:
-            file.write_text(json.dumps(known), encoding="utf-8")
-    found: dict[str, Any] = known[key]
-    return found
+            file.write_text(json.dumps(results), encoding="utf-8")
+    result: dict[str, Any] = results[key]
+    return result
 
 
-def drop_from_cache(place: Path) -> None:
+def drop_from_cache(path: Path) -> None:
     """Ask the system to forget what it holds of a file, or of the files of a folder."""
-    for path in place.iterdir() if place.is_dir() else [place]:
-        handle = os.open(path, os.O_RDONLY)
+    for file in path.iterdir() if path.is_dir() else [path]:
+        handle = os.open(file, os.O_RDONLY)
         os.fsync(handle)
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(handle)

@@ -49,13 +49,15 @@ def main() -> None:
         gist.fit(
             graph, epochs=200, local_steps=5, callbacks=stop, saving=saving, progress=False
         ).save(folder / "run")
-        place = Checkpoints(saving.path).newest()
-        assert place
-        run = json.loads((place / "state.json").read_text(encoding="utf-8"))["run"]
+        checkpoint = Checkpoints(saving.path).newest()
+        assert checkpoint
+        run = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))["run"]
         model = folder / "run" / "model.safetensors"
         saved = folder / "run"
         files: dict[Path, Callable[[], object]] = {model: lambda: load_run(saved, build)}
-        files |= {path: lambda: Checkpoint(place, run) for path in sorted(place.iterdir())}
+        files |= {
+            path: lambda: Checkpoint(checkpoint, run) for path in sorted(checkpoint.iterdir())
+        }
         rows = [row(path, opened, options) for path, opened in files.items()]
     print(table(["file", "bytes", "flipped", "refused"], rows))
 

@@ -64,13 +64,15 @@ def main() -> None:
     )
     machine = on(describe_machine(options.threads, "cpu"))
     print(f"# Rounds from the disk\n\n{machine}; {stored}; {setting}\n", flush=True)
-    held = in_memory(stored)
+    graph_in_memory = in_memory(stored)
     rounds: dict[str, list[tuple[float, int]]] = {kind: [] for kind in KINDS}
     for _ in range(options.repeat):
         for kind in KINDS:
             forget = partial(drop_from_cache, options.folder) if kind == "cold" else None
             rounds[kind].append(
-                trained(held if kind == "memory" else load(options.folder), options, forget)
+                trained(
+                    graph_in_memory if kind == "memory" else load(options.folder), options, forget
+                )
             )
             print(f"{kind}: {rounds[kind][-1][0]:.2f} s", file=sys.stderr, flush=True)
             gc.collect()

@@ -60,24 +60,24 @@ class Point:
 
 def settings(options: argparse.Namespace) -> list[Setting]:
     """Return all settings that the options ask for."""
-    whole = (*SAME, "--local-steps", "1000000000")  # a run is one round
-    found = []
+    one_round = (*SAME, "--local-steps", "1000000000")  # a run is one round
+    chosen = []
     for epochs in options.ordinary:
         for lr in options.lr:
-            words = (*whole, "--sub-gcns", "1", "--epochs", str(epochs), "--lr", f"{lr:g}")
-            found.append(Setting("ordinary", f"ordinary, {epochs} epochs, lr {lr:g}", words))
+            words = (*one_round, "--sub-gcns", "1", "--epochs", str(epochs), "--lr", f"{lr:g}")
+            chosen.append(Setting("ordinary", f"ordinary, {epochs} epochs, lr {lr:g}", words))
             for part in options.narrow:
                 hidden = [str(int(width) // part) for width in values_of("--hidden", options.train)]
                 name = f"narrow, d/{part}, {epochs} epochs, lr {lr:g}"
-                found.append(Setting("narrow", name, (*words, "--hidden", *hidden)))
+                chosen.append(Setting("narrow", name, (*words, "--hidden", *hidden)))
     for epochs in options.paper:
         words = (*SAME, "--sub-gcns", "8", "--lr", "0.01", "--set", "optimizer_state=carry")
         more = ("--epochs", str(epochs), "--local-steps", str(options.local_steps))
-        found.append(Setting("paper", f"GIST, {epochs} epochs", (*words, *more)))
+        chosen.append(Setting("paper", f"GIST, {epochs} epochs", (*words, *more)))
     for epochs in options.parts:
         m = str(options.sub_gcns)
         words = (
-            *whole,
+            *one_round,
             "--method",
             "parts",
             "--sub-gcns",
@@ -87,19 +87,21 @@ def settings(options: argparse.Namespace) -> list[Setting]:
             "--lr",
             "0.01",
         )
-        found.append(Setting("parts", f"{m} parts, {epochs} epochs", words))
-    found += [
+        chosen.append(Setting("parts", f"{m} parts, {epochs} epochs", words))
+    chosen += [
         Setting("budget", f"budget of {s:g} s", (*MODEL, "--budget", f"{s:g}s"))
         for s in options.budget
     ]
-    return found
+    return chosen
 
 
 def values_of(option: str, words: Sequence[str]) -> list[str]:
     """Return the values of an option in a command line."""
-    rest = list(words[words.index(option) + 1 :])
-    count = next((place for place, word in enumerate(rest) if word.startswith("--")), len(rest))
-    return rest[:count]
+    following = list(words[words.index(option) + 1 :])
+    count = next(
+        (index for index, word in enumerate(following) if word.startswith("--")), len(following)
+    )
+    return following[:count]
 
 
 def point_of(setting: Setting, results: Sequence[dict[str, Any]]) -> Point:
@@ -164,9 +166,13 @@ def report(points: Sequence[Point]) -> str:
         return text
     goal = ordinary.points[-1][1] - NEAR
     theirs = ordinary.reaches(goal)
-    own = ours.reaches(goal)
+    ours_after = ours.reaches(goal)
     assert theirs is not None
-    reached = f"{number(own)} s, {theirs / own:.1f}x sooner" if own else "not reached"
+    reached = (
+        f"{number(ours_after)} s, {theirs / ours_after:.1f}x sooner"
+        if ours_after
+        else "not reached"
+    )
     wins = []
     for seconds, score in ordinary.points:
         won = [
@@ -184,10 +190,10 @@ def report(points: Sequence[Point]) -> str:
 def main(words: Sequence[str] | None = None) -> None:
     """Train every setting that is not in the folder yet, with every seed, and print the report."""
     options = parse(words)
-    wanted = settings(options)
+    chosen = settings(options)
     results: dict[tuple[str, int], dict[str, Any]] = {}
     for seed in options.seeds:
-        order = list(wanted)
+        order = list(chosen)
         random.Random(seed).shuffle(order)
         for setting in order:
             line = [*options.train, *setting.words, "--seed", str(seed)]
@@ -195,8 +201,8 @@ def main(words: Sequence[str] | None = None) -> None:
     print(
         report(
             [
-                point_of(each, [results[each.name, seed] for seed in options.seeds])
-                for each in wanted
+                point_of(setting, [results[setting.name, seed] for seed in options.seeds])
+                for setting in chosen
             ]
         )
     )

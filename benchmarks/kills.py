@@ -79,7 +79,7 @@ def main() -> None:
     lengths = {
         made: seconds(words, options.folder / made, options.ranks) for made, words in chain.items()
     }
-    whole = {made: digest(options.folder / made) for made in chain}
+    expected = {made: digest(options.folder / made) for made in chain}
     print(
         "unbroken: " + ", ".join(f"{made} {length:.1f} s" for made, length in lengths.items()),
         flush=True,
@@ -89,7 +89,7 @@ def main() -> None:
         for made, words in chain.items():
             after = with_kills(words, options.folder / made, lengths[made], options, rng)
             left = [path.name for path in options.folder.glob(".gistgnn-*")]
-            same = digest(options.folder / made) == whole[made] and not left
+            same = digest(options.folder / made) == expected[made] and not left
             killed = killed + len(after)
             different = different + (not same)
             print(f"{made}: killed after {', '.join(after) or 'nothing'}: "
@@ -101,11 +101,11 @@ def main() -> None:
 
 def launch(words: str, out: Path, ranks: int) -> "subprocess.Popen[bytes]":
     """Start a command. Its output goes to a file beside what it makes."""
-    own = Path(sys.executable)
-    start = [str(own.with_name("gistgnn"))]
+    python = Path(sys.executable)
+    start = [str(python.with_name("gistgnn"))]
     if ranks:
         restarts = ["--nproc-per-node", str(ranks), "--max-restarts", "5"]
-        start = [str(own.with_name("torchrun")), "--standalone", *restarts, "-m", "gistgnn"]
+        start = [str(python.with_name("torchrun")), "--standalone", *restarts, "-m", "gistgnn"]
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.with_suffix(".log").open("wb") as log:
         return subprocess.Popen([*start, *words.split()], stdout=log, stderr=log)
@@ -194,12 +194,12 @@ def failed(out: Path) -> list[str]:
 
 def digest(made: Path) -> str:
     """Return a digest of the model of a run, or of the arrays that a folder's manifest names."""
-    found = hashlib.sha256()
+    content = hashlib.sha256()
     manifest = made / "manifest.json"
     names = json.loads(manifest.read_text())["arrays"] if manifest.exists() else {}
     for path in [made / f"{name}.npy" for name in sorted(names)] or [made / "model.safetensors"]:
-        found.update(path.name.encode() + path.read_bytes())
-    return found.hexdigest()
+        content.update(path.name.encode() + path.read_bytes())
+    return content.hexdigest()
 
 
 if __name__ == "__main__":

@@ -25,11 +25,11 @@ class ClusterData(pyg.ClusterData):
     """PyG's clusters, by our METIS: its own needs pyg-lib or torch-sparse."""
 
     def _metis(self, edge_index: Tensor, num_nodes: int) -> Tensor:
-        graph = Graph.from_pyg(self.whole)
+        graph = Graph.from_pyg(self.full_data)
         return cluster(graph.edges, num_nodes, self.num_parts, "metis", 0).assignment
 
     def __init__(self, data: Data, parts: int) -> None:
-        self.whole = data
+        self.full_data = data
         super().__init__(data, parts, log=False)
 
 

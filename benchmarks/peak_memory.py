@@ -40,7 +40,7 @@ def main() -> None:
         )
         while process.poll() is None:
             now = [resident(pid) for pid in family(process.pid)]
-            anonymous = max(anonymous, sum(own for own, _ in now))
+            anonymous = max(anonymous, sum(anonymous_part for anonymous_part, _ in now))
             mapped = max(mapped, sum(file for _, file in now))
             time.sleep(PAUSE)
     seconds = time.perf_counter() - started

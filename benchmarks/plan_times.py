@@ -77,8 +77,8 @@ def seconds_of_run(config: RunConfig, graph: Graph) -> tuple[float, float]:
     """Train some rounds; return the seconds of a step, as `plan` counts it, and of an
     evaluation.
     """
-    done: list[dict[str, Any]] = []
-    record = SimpleNamespace(on_round_end=lambda run, loss: done.append({**run.progress.seconds}))
+    totals: list[dict[str, Any]] = []
+    record = SimpleNamespace(on_round_end=lambda run, loss: totals.append({**run.progress.seconds}))
     config.fit(
         config.trainer(graph.num_features, graph.num_classes),
         graph,
@@ -86,7 +86,7 @@ def seconds_of_run(config: RunConfig, graph: Graph) -> tuple[float, float]:
         callbacks=[record],
     )
     train, evaluate = (
-        (done[-1][name] - done[0][name]) / (len(done) - 1) for name in ("train", "evaluate")
+        (totals[-1][name] - totals[0][name]) / (len(totals) - 1) for name in ("train", "evaluate")
     )
     return train / (config.training.local_steps or 1) / (
         1 if config.runner == "fused" else config.sub_gcns

@@ -67,12 +67,12 @@ def measure(name: str, method: str, nodes: int, edges: int, limit: int) -> None:
     extra = {"GAT": {"heads": 2}, "PNA": PNA}.get(name, {})
     model = getattr(models, name)(16, WIDTHS[name], 3, 8, norm="batch", **extra).eval()
     peak = 0
-    done = threading.Event()
+    finished = threading.Event()
     before = held_bytes()
 
     def watch() -> None:
         nonlocal peak
-        while not done.wait(0.001):
+        while not finished.wait(0.001):
             peak = max(peak, held_bytes())
 
     threading.Thread(target=watch, daemon=True).start()
@@ -82,7 +82,7 @@ def measure(name: str, method: str, nodes: int, edges: int, limit: int) -> None:
         begun = time.perf_counter()
         inference.logits(model)
     seconds = time.perf_counter() - begun
-    done.set()
+    finished.set()
     print(
         f"| {name}, {WIDTHS[name]} | {method} | {(peak - before) / 2**20:,.0f} MiB | {seconds:.1f} "
         "s |",

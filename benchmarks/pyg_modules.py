@@ -39,13 +39,13 @@ class Case:
 
     build: Callable[[Any], nn.Module]
     widths: int | tuple[int, ...]
-    how: str  # in the table
+    form: str  # of the model around it, as the table says it
 
 
 def stack(layer: Callable[[int, int], nn.Module], data: str = "", call: Call = plain) -> Case:
     """Return the case of a layer with two sizes."""
     return Case(
-        lambda w: NETS[data]([layer(F, w[0]), layer(w[0], C)], call), (8,), _how("stack", data)
+        lambda w: NETS[data]([layer(F, w[0]), layer(w[0], C)], call), (8,), _form_of("stack", data)
     )
 
 
@@ -54,7 +54,7 @@ def three(layer: Callable[[int, int], nn.Module], data: str = "") -> Case:
     return Case(
         lambda w: NETS[data]([layer(F, w[0]), layer(*w), layer(w[1], C)]),
         (8, 8),
-        _how("stack of 3", data),
+        _form_of("stack of 3", data),
     )
 
 
@@ -67,7 +67,7 @@ def between(
     return Case(
         lambda w: NETS[data]([Linear(F, w), layer(w), Linear(copies * w, C)], call),
         8,
-        _how("between linear", data),
+        _form_of("between linear", data),
     )
 
 
@@ -76,7 +76,7 @@ def model(build: Callable[[Any], nn.Module], widths: int | tuple[int, ...] = 8) 
     return Case(build, widths, "as it is")
 
 
-def _how(kind: str, data: str) -> str:
+def _form_of(kind: str, data: str) -> str:
     return f"{kind}, `{data}`" if data else kind
 
 

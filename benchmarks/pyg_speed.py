@@ -80,14 +80,14 @@ def measure(graph: Graph, model: str, width: int, m: int, options: argparse.Name
     turns.
     """
     samples: Samples = {(whose, runner): [] for whose in ("ours", "PyG") for runner in RUNNERS}
-    for _, ((whose, runner), own) in product(range(options.repeat), samples.items()):
+    for _, ((whose, runner), times) in product(range(options.repeat), samples.items()):
         seconds = seconds_of_rounds(
             graph, builder(whose, model, graph),
             width if whose == "PyG" else (width,) * HIDDEN_LAYERS, m, 2,
             sampler=ClusterSampling(CLUSTERS, options.per_batch), runner=runner,
             local_steps=options.local_steps,
         )  # fmt: skip
-        own.append(1e3 * statistics.mean(seconds) / options.local_steps)
+        times.append(1e3 * statistics.mean(seconds) / options.local_steps)
     return samples
 
 

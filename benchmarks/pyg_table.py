@@ -164,7 +164,7 @@ def attempt(case: Case) -> Outcome:
 def _with_what_is_taken(case: Case) -> Graph:
     """Return the graph with the edge data that the case names, and no other."""
     whole = graph()
-    return replace(whole, **{name: None for name in whole.edge_data if name not in case.how})
+    return replace(whole, **{name: None for name in whole.edge_data if name not in case.form})
 
 
 class _Messages(logging.Handler):
@@ -220,7 +220,7 @@ def _trained_by_edge_data(trained: set[str]) -> dict[str, str]:
     rows: dict[str, list[str]] = {}
     for name in LAYERS:
         if name in trained:
-            _, _, data = LAYERS[name].how.partition(", ")
+            _, _, data = LAYERS[name].form.partition(", ")
             rows.setdefault(f"layers with {data}" if data else "", []).append(name)
     rows["other layers"] = rows.pop("")
     rows["models"] = [name for name in MODELS if name in trained]

@@ -84,16 +84,16 @@ def main() -> None:
         command(["convert", "synthetic:papers100m@0.0005", str(folder / "graph")])
         clusters = ["--clusters", "40", "--method", "metis", "--out", str(folder / "clusters")]
         command(["partition", "--dataset", str(folder / "graph"), *clusters])
-        found = {
+        digests = {
             run: digest_of(run, words.format(folder=folder).split(), folder)
             for run, words in RUNS.items()
         }
-    options.digests.write_text(json.dumps(found, indent=1, ensure_ascii=False))
+    options.digests.write_text(json.dumps(digests, indent=1, ensure_ascii=False))
     if options.compare:
         before = json.loads(options.compare.read_text())
-        different = [run for run in found if found[run] != before.get(run)]
+        different = [run for run in digests if digests[run] != before.get(run)]
         print(
-            f"{len(found) - len(different)} of {len(found)} models are the same; different: "
+            f"{len(digests) - len(different)} of {len(digests)} models are the same; different: "
             f"{different or 'none'}"
         )
         sys.exit(bool(different))
@@ -128,11 +128,11 @@ def command(words: list[str], ranks: bool = False) -> None:
     start = (
         ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if ranks else []
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *start, "-m", "gistgnn", *words], capture_output=True, text=True
     )
-    if done.returncode:
-        raise SystemExit(f"gistgnn {' '.join(words)}\n{done.stdout}{done.stderr}")
+    if process.returncode:
+        raise SystemExit(f"gistgnn {' '.join(words)}\n{process.stdout}{process.stderr}")
 
 
 if __name__ == "__main__":

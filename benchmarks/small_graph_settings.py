@@ -81,12 +81,12 @@ class Setting:
             (self.dataset, self.row, self.norm), lr, self.weight_decay, seed
         )
         zeta = self.local_steps if run.sub_gcns > 1 else 1
-        own: dict[str, Any] = {
+        options: dict[str, Any] = {
             "training": self.training,
             "optimizer": self.optimizer,
             "epochs": self.epochs,
         }
-        training = replace(run.training, local_steps=zeta, **own)
+        training = replace(run.training, local_steps=zeta, **options)
         return replace(run, training=training, model=replace(run.model, dropout=self.dropout))
 
     def graph(self, graph: Graph, seed: int) -> Graph:
@@ -157,11 +157,13 @@ def measure(setting: Setting, lr: float, seed: int, graph: Graph) -> dict[str, f
     }
 
 
-def line(setting: Setting, found: Mapping[float, Sequence[Mapping[str, float]]]) -> list[str]:
+def line(
+    setting: Setting, runs_by_rate: Mapping[float, Sequence[Mapping[str, float]]]
+) -> list[str]:
     """Return the cells of a line from the measurements of every rate, by seed."""
-    chosen = max(found, key=lambda lr: fmean(run["validation"] for run in found[lr]))
-    runs = found[chosen]
-    oracle = max(fmean(run["best"] for run in seeds) for seeds in found.values())
+    chosen = max(runs_by_rate, key=lambda lr: fmean(run["validation"] for run in runs_by_rate[lr]))
+    runs = runs_by_rate[chosen]
+    oracle = max(fmean(run["best"] for run in seeds) for seeds in runs_by_rate.values())
     return [
         *setting.cells,
         *(f"{chosen:g}", f"{setting.weight_decay:g}"),
@@ -232,13 +234,13 @@ def main(words: Sequence[str] | None = None) -> None:
         *several, args.weight_decay, args.local_steps, args.optimizer, args.dropout
     ):
         setting = Setting(args.dataset, *values, epochs=args.epochs)
-        found: dict[float, list[Any]] = {lr: [] for lr in args.lr}
+        runs_by_rate: dict[float, list[Any]] = {lr: [] for lr in args.lr}
         for lr, seed in itertools.product(args.lr, range(args.seeds)):
             work = partial(measure, setting, lr, seed, graph)
-            found[lr].append(
+            runs_by_rate[lr].append(
                 store.measured("setting", {**vars(setting), "lr": lr, "seed": seed}, work)
             )
-        rows.append(line(setting, found))
+        rows.append(line(setting, runs_by_rate))
     print(table([*COLUMNS, *SCORES], rows))
 
 

@@ -75,7 +75,7 @@ def seconds_of_rounds(
     store) and `fit`.
     """
     watch = Stopwatch(rounds)
-    own = {name: options.pop(name) for name in ("device", "store") if name in options}
+    gist_options = {name: options.pop(name) for name in ("device", "store") if name in options}
     epochs = NEVER * m  # the stopwatch ends the run
     fixed: dict[str, Any] = {
         "epochs": epochs,
@@ -83,7 +83,7 @@ def seconds_of_rounds(
         "optimizer_state": "carry",
         "progress": False,
     }
-    GIST(build, widths, m, **own).fit(graph, callbacks=[watch], **{**fixed, **options})
+    GIST(build, widths, m, **gist_options).fit(graph, callbacks=[watch], **{**fixed, **options})
     return watch.seconds
 
 
@@ -163,7 +163,7 @@ def gist_rounds(
 ) -> Step:
     """Return a run of `GIST.fit`; the seconds are those of a step of one sub-GCN."""
     heads = {"heads": HEADS} if model == "gat" else {}
-    each = width // heads.get("heads", 1)
+    head_width = width // heads.get("heads", 1)
     zeta = options.local_steps
     fixed: dict[str, Any] = {"dropout": DROPOUT, "norm": "layer", **heads}
 
@@ -172,7 +172,7 @@ def gist_rounds(
 
     def train() -> list[float]:
         seconds = seconds_of_rounds(
-            graph, build, (each,) * LAYERS, m, options.rounds,
+            graph, build, (head_width,) * LAYERS, m, options.rounds,
             sampler=SAMPLING, runner=runner, local_steps=zeta,
             precision=options.precision.replace("tf32", "float32"),
             device=options.device,
@@ -187,16 +187,16 @@ def contenders(
 ) -> dict[str, Step]:
     """Return the contenders by their names."""
     steps = options.rounds * options.local_steps
-    found: dict[str, Step] = {}
+    step_of: dict[str, Step] = {}
     for layout in ("edge_index", "CSR"):
-        found[f"PyG, {layout}"] = pyg_loop(
+        step_of[f"PyG, {layout}"] = pyg_loop(
             graph, model, width, layout, steps, options.device, options.precision
         )
-    found["m=1"] = gist_rounds(graph, model, width, 1, "auto", options)
+    step_of["m=1"] = gist_rounds(graph, model, width, 1, "auto", options)
     for m in options.sub_gcns:
         for runner in ("in-turn", "auto", "fused"):
-            found[f"{runner} m={m}"] = gist_rounds(graph, model, width, m, runner, options)
-    return found
+            step_of[f"{runner} m={m}"] = gist_rounds(graph, model, width, m, runner, options)
+    return step_of
 
 
 def measure(
@@ -229,20 +229,20 @@ def measure(
     return {name: {"step_ms": quartiles(samples[name]), "peak_bytes": peaks[name]} for name in left}
 
 
-def rows(found: dict[str, dict[str, Any]]) -> list[list[str]]:
+def rows(results: dict[str, dict[str, Any]]) -> list[list[str]]:
     """Return the rows of a table: a step, and how many steps of each peer it is faster than."""
-    medians = {name: own["step_ms"]["median"] for name, own in found.items()}
+    medians = {name: result["step_ms"]["median"] for name, result in results.items()}
     fastest_pyg = min(
         (value for name, value in medians.items() if name.startswith("PyG")), default=None
     )
     lines = []
-    for name, own in found.items():
+    for name, result in results.items():
         ratios = [
             f"{other / medians[name]:.2f}x" if other else "—"
             for other in (fastest_pyg, medians.get("m=1"))
         ]
-        peak = f"{own['peak_bytes'] / 2**30:.2f}" if own["peak_bytes"] else "—"
-        lines.append([name, spread(own["step_ms"]), *ratios, peak])
+        peak = f"{result['peak_bytes'] / 2**30:.2f}" if result["peak_bytes"] else "—"
+        lines.append([name, spread(result["step_ms"]), *ratios, peak])
     return lines
 
 

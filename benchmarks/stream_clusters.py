@@ -109,11 +109,11 @@ def one(options: argparse.Namespace) -> dict[str, float]:
         part = cut(edges, options.clusters, options.one)
     seconds = time.perf_counter() - start
     sizes = np.bincount(part, minlength=options.clusters)
-    apart = 0
+    cut_edges = 0
     for block in blocks_of(edges, 2**19, 2**19):
-        apart += int((part[block.source] != part[block.target]).sum())
+        cut_edges += int((part[block.source] != part[block.target]).sum())
     return {
-        "cut": apart / edges.num_edges,
+        "cut": cut_edges / edges.num_edges,
         "largest": sizes.max() * options.clusters / edges.num_nodes,
         "seconds": seconds,
         "mib": round(watched.peak / 2**20),
@@ -127,7 +127,7 @@ class Watched:
 
     def __enter__(self) -> "Watched":
         self.peak = 0
-        self._held = psutil.Process().memory_info().rss
+        self._bytes_before = psutil.Process().memory_info().rss
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
@@ -138,15 +138,15 @@ class Watched:
         self._thread.join()
 
     def _watch(self) -> None:
-        own = psutil.Process()
+        process = psutil.Process()
         while not self._over.wait(0.02):
-            held = own.memory_info().rss
-            for child in own.children(recursive=True):
+            resident = process.memory_info().rss
+            for child in process.children(recursive=True):
                 with contextlib.suppress(psutil.Error):
                     # no longer the copy of this process
                     if "metis" in " ".join(child.cmdline()[1:2]):
-                        held += child.memory_info().rss
-            self.peak = max(self.peak, held - self._held)
+                        resident += child.memory_info().rss
+            self.peak = max(self.peak, resident - self._bytes_before)
 
 
 def cut(edges: CSR, count: int, method: str) -> npt.NDArray[Any]:

@@ -62,10 +62,10 @@ def train_all(options: argparse.Namespace) -> list[Run]:
     """Train every setting that is not in the file yet; return the finished runs of all settings."""
     # Models at a bad rate are expected, and their notes would hide the progress.
     logging.getLogger("gistgnn").setLevel(logging.ERROR)
-    wanted = settings_of(options)
+    settings = settings_of(options)
     finished = {key_of(run): run for run in read_runs(options.out)}
-    missing = [setting for setting in wanted if key_of(setting) not in finished]
-    print(f"{len(missing)} of {len(wanted)} runs to train", file=sys.stderr, flush=True)
+    missing = [setting for setting in settings if key_of(setting) not in finished]
+    print(f"{len(missing)} of {len(settings)} runs to train", file=sys.stderr, flush=True)
     trainer = Trainer(options)
     begun = time.perf_counter()
     for count, setting in enumerate(missing, 1):
@@ -75,7 +75,7 @@ def train_all(options: argparse.Namespace) -> list[Run]:
         minutes = (time.perf_counter() - begun) / 60
         line = f"{count}/{len(missing)} {described(run)}; {number(minutes)} min so far"
         print(line, file=sys.stderr, flush=True)
-    return [finished[key_of(setting)] for setting in wanted]
+    return [finished[key_of(setting)] for setting in settings]
 
 
 def settings_of(options: argparse.Namespace) -> list[Run]:

@@ -43,9 +43,9 @@ def take_steps(encoder: nn.Module, steps: int) -> None:
     optimizer = torch.optim.Adam(encoder.parameters(), lr=0.01)
     edges = train.edge_label_index
     for _ in range(steps):
-        others = negative_sampling(train.edge_index, train.num_nodes, edges.shape[1])
-        scores = link_scores(encoder, torch.cat([edges, others], dim=1))
-        labels = torch.cat([torch.ones(edges.shape[1]), torch.zeros(others.shape[1])])
+        non_edges = negative_sampling(train.edge_index, train.num_nodes, edges.shape[1])
+        scores = link_scores(encoder, torch.cat([edges, non_edges], dim=1))
+        labels = torch.cat([torch.ones(edges.shape[1]), torch.zeros(non_edges.shape[1])])
         optimizer.zero_grad()
         F.binary_cross_entropy_with_logits(scores, labels).backward()
         optimizer.step()

@@ -57,10 +57,10 @@ x = torch.tensor([[float(value) for value in features] for _, _, *features in no
 y = torch.tensor([classes.index(label) if label else -1 for _, label, *_ in nodes])  # -1: not known
 edges = torch.tensor([[number[a], number[b]] for a, b in read_rows(args.folder / "edges.csv")]).t()
 
-known = (y >= 0).nonzero().squeeze(1)
-known = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(0))]
-train, val, test = known.split(
-    [len(known) - 2 * (len(known) // 5), len(known) // 5, len(known) // 5]
+labelled = (y >= 0).nonzero().squeeze(1)
+labelled = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(0))]
+train, val, test = labelled.split(
+    [len(labelled) - 2 * (len(labelled) // 5), len(labelled) // 5, len(labelled) // 5]
 )
 both_ways = torch.cat([edges, edges.flip(0)], dim=1)  # friends are friends in both directions
 graph = Graph.build(x, both_ways, y, train=train, val=val, test=test, name="people")

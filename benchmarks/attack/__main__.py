@@ -16,7 +16,7 @@ from pathlib import Path
 from pkgutil import walk_packages
 from random import Random
 
-from benchmarks.attack.case import Place, Report
+from benchmarks.attack.case import Report, Workspace
 from benchmarks.attack.registry import KINDS
 from benchmarks.attack.valid import prepare
 
@@ -59,23 +59,23 @@ def main() -> int:
 
 def _attack(options: argparse.Namespace, folder: Path) -> int:
     _import_all()
-    place = Place(folder / "valid", folder / "case", options.limit)
-    prepare(place.valid, options.kinds or KINDS)
+    workspace = Workspace(folder / "valid", folder / "case", options.limit)
+    prepare(workspace.valid, options.kinds or KINDS)
     begun = time.monotonic()
     counts = Counter[str]()
     failures = []
     for number in options.case or range(options.cases):
         if time.monotonic() - begun > options.seconds:
             break
-        kind, report = attempt(options.seed, number, options.kinds, place)
+        kind, report = attempt(options.seed, number, options.kinds, workspace)
         counts[f"{kind}: {({0: 'accepted', 2: 'refused'}).get(report.status, 'ended')}"] += 1
         if counts.total() % 250 == 0:
             print(f"{counts.total()} cases, {len(failures)} failures", flush=True)
         if report.wrong or options.case:
-            said = report.wrong or f"status {report.status}, {report.seconds:.1f} s"
+            message = report.wrong or f"status {report.status}, {report.seconds:.1f} s"
             print(
                 f"{'FAILURE ' * bool(report.wrong)}case {number} ({kind}): {report.title}\n    "
-                f"{said}",
+                f"{message}",
                 flush=True,
             )
         failures += [number] if report.wrong else []
@@ -90,18 +90,20 @@ def _attack(options: argparse.Namespace, folder: Path) -> int:
     return 1 if failures else 0
 
 
-def attempt(seed: int, number: int, kinds: list[str] | None, place: Place) -> tuple[str, Report]:
+def attempt(
+    seed: int, number: int, kinds: list[str] | None, workspace: Workspace
+) -> tuple[str, Report]:
     """Run one case, which follows from the seed, its number and the kinds alone."""
     rng = Random(f"{seed} {number}")
-    place = replace(place, fresh=rng.random() < FRESH)
-    known = {name: share for name, (share, _) in KINDS.items() if not kinds or name in kinds}
-    name = rng.choices(list(known), list(known.values()))[0]
-    shutil.rmtree(place.own, ignore_errors=True)
-    place.own.mkdir()
-    for file in place.valid.iterdir():
+    workspace = replace(workspace, fresh=rng.random() < FRESH)
+    shares = {name: share for name, (share, _) in KINDS.items() if not kinds or name in kinds}
+    name = rng.choices(list(shares), list(shares.values()))[0]
+    shutil.rmtree(workspace.folder, ignore_errors=True)
+    workspace.folder.mkdir()
+    for file in workspace.valid.iterdir():
         if not file.is_dir():
-            os.link(file, place.own / file.name)
-    return name, KINDS[name][1](rng, place)
+            os.link(file, workspace.folder / file.name)
+    return name, KINDS[name][1](rng, workspace)
 
 
 def _import_all() -> None:

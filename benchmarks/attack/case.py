@@ -14,11 +14,11 @@ _NOTES = ("gistgnn: ", "training: ", "round ", "partitioning ", "converting ", "
 
 
 @dataclass(frozen=True)
-class Place:
+class Workspace:
     """Where cases find valid files, and make their own."""
 
     valid: Path  # the folder of valid graphs and finished runs (see `benchmarks.attack.valid`)
-    own: Path  # an empty folder for the case
+    folder: Path  # an empty folder for the case
     limit: float  # seconds that a case may take
     # the command is run by a new interpreter, which takes seconds to import torch
     fresh: bool = False
@@ -37,27 +37,29 @@ class Report:
 Judge = Callable[[Outcome], str]
 """Says what is wrong with an outcome that looks right; "": nothing."""
 
-Kind = Callable[[Random, Place], Report]
+Kind = Callable[[Random, Workspace], Report]
 """Makes a case from random numbers, runs it, and judges it."""
 
 
-def run(place: Place, title: str, work: Callable[[], int], judge: Judge | None = None) -> Report:
+def run(
+    workspace: Workspace, title: str, work: Callable[[], int], judge: Judge | None = None
+) -> Report:
     """Run a function in a process of its own; ``judge`` says what is wrong where nothing else is,
     or "".
     """
-    outcome = Forked(work, place.own).outcome(place.limit)
+    outcome = Forked(work, workspace.folder).outcome(workspace.limit)
     wrong = fault(outcome) or (judge(outcome) if judge else "")
     return Report(title, wrong, outcome.status, outcome.seconds)
 
 
 def run_command(
-    place: Place, words: list[str], judge: Judge | None = None, note: str = ""
+    workspace: Workspace, words: list[str], judge: Judge | None = None, note: str = ""
 ) -> Report:
     """Run the command line, and judge it."""
     return run(
-        place,
+        workspace,
         f"gistgnn {shown(words)}{note and f'  # {note}'}",
-        gistgnn(words, fresh=place.fresh),
+        gistgnn(words, fresh=workspace.fresh),
         judge,
     )
 
@@ -81,10 +83,10 @@ def fault(outcome: Outcome) -> str:
     errors = [line for line in lines if ": error: " in line]
     if len(errors) != 1 or not errors[0].startswith("gistgnn"):
         return f"refuses with {len(errors)} lines: {outcome.err[-200:]!r}"
-    if rest := [
+    if other_lines := [
         line for line in lines if line not in errors and line and not line.startswith(_NOTES)
     ]:
-        return f"refuses with more lines: {rest[0][:200]!r}"
+        return f"refuses with more lines: {other_lines[0][:200]!r}"
     if len(errors[0]) > 2000:
         return f"refuses with a line of {len(errors[0]):,} characters"
     return f"refuses, and prints {outcome.out[:100]!r}" if outcome.out.strip() else ""

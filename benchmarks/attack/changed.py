@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.attack.case import Outcome, Place, Report, run_command
+from benchmarks.attack.case import Outcome, Report, Workspace, run_command
 from benchmarks.attack.valid import STOPPED, words_of
 from benchmarks.kills import digest
 
@@ -76,30 +76,30 @@ _OPTIONS = (
 _OPTIONS += ("--weight-decay 0.1", "--no-standardise", "--schedule constant", "--set clip_norm=0.1")
 
 
-def changed(rng: Random, place: Place) -> Report:
+def changed(rng: Random, workspace: Workspace) -> Report:
     """Resume a run whose graph, or whose settings, are others; or whose graph was only written
     again.
     """
     name = rng.choice([*STOPPED, "run"])
-    out = place.own / "out"
-    shutil.copytree(place.valid / name, out)
-    path = place.own / "own.npz"
+    out = workspace.folder / "out"
+    shutil.copytree(workspace.valid / name, out)
+    path = workspace.folder / "own.npz"
     words = [*words_of(name), "--out", "out", "--resume"]
     kind = rng.choice(["graph", "graph", "option", "written again"])
-    what = kind
+    change = kind
     if kind == "option":
-        what = rng.choice(_OPTIONS)
-        words = [*words, *what.split()]
+        change = rng.choice(_OPTIONS)
+        words = [*words, *change.split()]
     else:
         with np.load(path) as archive:
             graph = {key: archive[key].copy() for key in archive.files}
         path.unlink()
         if kind == "graph":
-            what = rng.choice(list(_CHANGES))
-            _CHANGES[what](rng, graph)
+            change = rng.choice(list(_CHANGES))
+            _CHANGES[change](rng, graph)
         np.savez_compressed(path, **graph)
     before = _contents(out)
-    expected = json.loads((place.valid / f"{name}.json").read_text(encoding="utf-8"))["model"]
+    expected = json.loads((workspace.valid / f"{name}.json").read_text(encoding="utf-8"))["model"]
 
     def judge(outcome: Outcome) -> str:
         if kind == "written again":
@@ -109,7 +109,7 @@ def changed(rng: Random, place: Place) -> Report:
             return "resumes a run of another graph or of other settings"
         return "" if _contents(out) == before else "refuses, and changes the files of the run"
 
-    return run_command(place, words, judge, f"{name}: {what}")
+    return run_command(workspace, words, judge, f"{name}: {change}")
 
 
 def _contents(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.attack.case import Outcome, Place, Report, run_command
+from benchmarks.attack.case import Outcome, Report, Workspace, run_command
 from benchmarks.attack.valid import CLUSTERS, GRAPHS, RUNS, STOPPED, run_on, words_of, wrong_result
 from gistgnn.errors import InputError
 from gistgnn.graphs.folder import verify
@@ -96,12 +96,12 @@ _LINES = {
 }
 
 
-def damage(rng: Random, place: Place) -> Report:
+def damage(rng: Random, workspace: Workspace) -> Report:
     """Copy a run, damage one of its files, and evaluate it, predict by it, export it, list it,
     compare it or go on with it.
     """
     name = rng.choice(list(RUNS))
-    path, note = _damaged(rng, place, name, CHANGES)
+    path, note = _damaged(rng, workspace, name, CHANGES)
     command = rng.choice(_OF_RUNS)
     if name in STOPPED:
         command = rng.choice(["evaluate", "list", "overwrite"]) if rng.random() < 0.2 else "resume"
@@ -116,38 +116,42 @@ def damage(rng: Random, place: Place) -> Report:
             return "cannot be overwritten" if command == "overwrite" and _removable(path) else ""
         if "checksum that fits" in note or command not in compared:
             return ""
-        return wrong_result(command, place.own, place.own / name, place.valid, name, outcome)
+        return wrong_result(
+            command, workspace.folder, workspace.folder / name, workspace.valid, name, outcome
+        )
 
-    return run_command(place, words, judge, note)
+    return run_command(workspace, words, judge, note)
 
 
-def folders(rng: Random, place: Place) -> Report:
+def folders(rng: Random, workspace: Workspace) -> Report:
     """Copy a graph folder, damage one of its files, and run a command that reads the folder."""
     name = rng.choice([*GRAPHS, *CLUSTERS, *CLUSTERS])
     _, note = _damaged(
-        rng, place, name, {**CHANGES, "puts a value": _value, "puts another value": _value}
+        rng, workspace, name, {**CHANGES, "puts a value": _value, "puts another value": _value}
     )
     command = rng.choice(_OF_CLUSTERS if name in CLUSTERS else _OF_GRAPHS)
     run = run_on(name if name in CLUSTERS else "clusters")
-    folder = place.own / name
+    folder = workspace.folder / name
     if command == "train":
         words = [*words_of(name), *(["--clusters", "4"] if name in GRAPHS else []), "--out", "out"]
     else:
-        words = _words(command, name, str(place.valid / run))
+        words = _words(command, name, str(workspace.valid / run))
 
     def judge(outcome: Outcome) -> str:
         if outcome.status != 0:
             return ""
         if command == "verify":
-            whole = (path for path in (place.valid / name).glob("*.npy"))
+            whole = (path for path in (workspace.valid / name).glob("*.npy"))
             lost = any(path.read_bytes() != (folder / path.name).read_bytes() for path in whole)
             return "finds no damage" if lost else ""
         if name not in CLUSTERS or command not in ("train", "evaluate", "predict"):
             return ""
-        wrong = wrong_result(command, place.own, place.own / "out", place.valid, run, outcome)
+        wrong = wrong_result(
+            command, workspace.folder, workspace.folder / "out", workspace.valid, run, outcome
+        )
         return wrong if wrong and _verified(folder) else ""
 
-    return run_command(place, words, judge, note)
+    return run_command(workspace, words, judge, note)
 
 
 Change = Callable[[Random, Path, Path], str]
@@ -156,17 +160,20 @@ valid files.
 """
 
 
-def _damaged(rng: Random, place: Place, name: str, changes: dict[str, Change]) -> tuple[Path, str]:
+def _damaged(
+    rng: Random, workspace: Workspace, name: str, changes: dict[str, Change]
+) -> tuple[Path, str]:
     """Copy a folder and damage one of its files; return it, and what was done to it."""
-    folder = place.own / name
-    shutil.copytree(place.valid / name, folder, symlinks=True)
+    folder = workspace.folder / name
+    shutil.copytree(workspace.valid / name, folder, symlinks=True)
     computed = ("x-", "product-")  # a folder's own cache
     files = (
-        each for each in folder.rglob("*") if each.is_file() and not each.name.startswith(computed)
+        file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(computed)
     )
     path = rng.choice(sorted(files))
-    (what, change) = rng.choice(list(changes.items()))
-    return path, f"{path.relative_to(place.own)}: {what} {change(rng, path, place.valid)}".strip()
+    action, change = rng.choice(list(changes.items()))
+    details = change(rng, path, workspace.valid)
+    return path, f"{path.relative_to(workspace.folder)}: {action} {details}".strip()
 
 
 def _words(command: str, name: str, run: str) -> list[str]:
@@ -204,15 +211,15 @@ def flip(rng: Random, path: Path, valid: Path) -> str:
 
 def _cut(rng: Random, path: Path, valid: Path) -> str:
     content = path.read_bytes()
-    kept = rng.choice([0, 1, 8, len(content) // 2, max(len(content) - 1, 0)])
-    path.write_bytes(content[:kept])
-    return f"to {kept} of {len(content)} bytes"
+    length = rng.choice([0, 1, 8, len(content) // 2, max(len(content) - 1, 0)])
+    path.write_bytes(content[:length])
+    return f"to {length} of {len(content)} bytes"
 
 
 def _append(rng: Random, path: Path, valid: Path) -> str:
-    more = rng.choice([b"\0", b" ", b"\n{}", b"\0" * 4096])
-    path.write_bytes(path.read_bytes() + more)
-    return f"{len(more)} bytes"
+    tail = rng.choice([b"\0", b" ", b"\n{}", b"\0" * 4096])
+    path.write_bytes(path.read_bytes() + tail)
+    return f"{len(tail)} bytes"
 
 
 def _remove(rng: Random, path: Path, valid: Path) -> str:
@@ -221,14 +228,16 @@ def _remove(rng: Random, path: Path, valid: Path) -> str:
 
 
 def _foreign(rng: Random, path: Path, valid: Path) -> str:
-    others = [other for other in valid.rglob(f"*{path.suffix}") if other.is_file()]
-    other = rng.choice(sorted([each for each in others if each.name == path.name] or others))
+    candidates = [other for other in valid.rglob(f"*{path.suffix}") if other.is_file()]
+    other = rng.choice(
+        sorted([candidate for candidate in candidates if candidate.name == path.name] or candidates)
+    )
     path.write_bytes(other.read_bytes())
     return f"by {other.relative_to(valid)}"
 
 
 def _swap(rng: Random, path: Path, valid: Path) -> str:
-    other = rng.choice(sorted(each for each in path.parent.iterdir() if each.is_file()))
+    other = rng.choice(sorted(file for file in path.parent.iterdir() if file.is_file()))
     one = path.read_bytes()
     two = other.read_bytes()
     path.write_bytes(two)
@@ -263,16 +272,16 @@ def _record(rng: Random, path: Path, valid: Path) -> str:
 
 def _retype(rng: Random, path: Path, valid: Path) -> str:
     """Change one value of a JSON file, and make its checksum fit."""
-    said = _record(rng, path, valid)
+    note = _record(rng, path, valid)
     try:
         changed = json.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
         write_json(path, {name: value for name, value in changed.items() if name != "checksum"})
     except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
-        return said
-    return f"{said}, with a checksum that fits"
+        return note
+    return f"{note}, with a checksum that fits"
 
 
-def put_special(path: Path, what: str) -> str:
+def put_special(path: Path, kind: str) -> str:
     """Put something in the place of a file that is no regular file."""
     targets = {
         "loop": path.name,
@@ -281,13 +290,13 @@ def put_special(path: Path, what: str) -> str:
         "terminal": "/dev/tty",
         "dangling": "none",
     }
-    if what == "pipe":
+    if kind == "pipe":
         os.mkfifo(path)
-    elif what == "folder":
+    elif kind == "folder":
         path.mkdir()
     else:
-        path.symlink_to(targets[what])
-    return what
+        path.symlink_to(targets[kind])
+    return kind
 
 
 def _special(rng: Random, path: Path, valid: Path) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.attack.case import Outcome, Place, Report, run_command
+from benchmarks.attack.case import Outcome, Report, Workspace, run_command
 from benchmarks.attack.damage import Change, put_special
 from benchmarks.attack.valid import arrays, data
 from gistgnn.errors import InputError
@@ -86,14 +86,14 @@ _HEADS += [b"\0" * 64]
 _TRAIN = "--hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out out"
 
 
-def files(rng: Random, place: Place) -> Report:
+def files(rng: Random, workspace: Workspace) -> Report:
     """Describe, partition or train on a graph file that was changed in one way, or is no file at
     all.
     """
     name, change = rng.choice(list(_CHANGES.items()))
     suffix = rng.choice([".npz", ".pt"])
-    path = place.own / f"{rng.choice(['g', 'g', 'g', rng.choice(_ODD_NAMES)])}{suffix}"
-    note = change(rng, path, place.valid / f"own{suffix}")
+    path = workspace.folder / f"{rng.choice(['g', 'g', 'g', rng.choice(_ODD_NAMES)])}{suffix}"
+    note = change(rng, path, workspace.valid / f"own{suffix}")
     words = rng.choice(
         [
             ["datasets", path.name, "--json"],
@@ -103,14 +103,21 @@ def files(rng: Random, place: Place) -> Report:
     if rng.random() < 0.2:
         words = ["train", "--dataset", path.name, *_TRAIN.split()]
     if rng.random() < 0.2:
-        words = ["predict", str(place.valid / "run"), "--dataset", path.name, "--output", "out.csv"]
+        words = [
+            "predict",
+            str(workspace.valid / "run"),
+            "--dataset",
+            path.name,
+            "--output",
+            "out.csv",
+        ]
 
     def judge(outcome: Outcome) -> str:
         if outcome.status == 0 and name in ("flips", "cut") and path.exists() and not _same(path):
             return "accepts a damaged file, and reads other values"
         return "accepts what cannot be a graph" if outcome.status == 0 and name in _NEVER else ""
 
-    return run_command(place, words, judge, f"{name}: {note}")
+    return run_command(workspace, words, judge, f"{name}: {note}")
 
 
 def _same(path: Path) -> bool:
@@ -119,11 +126,11 @@ def _same(path: Path) -> bool:
     other = {**graph.tensors, "edge_index": graph.edge_index}
     try:
         read = load(path)
-        found = {**read.tensors, "edge_index": read.edge_index}
+        values = {**read.tensors, "edge_index": read.edge_index}
     except InputError:  # features and edges were read alone
         x, edge_index, *_ = load_nodes(path)
-        found = {"x": x, "edge_index": edge_index}
-    return all(np.array_equal(value.numpy(), other[name].numpy()) for name, value in found.items())
+        values = {"x": x, "edge_index": edge_index}
+    return all(np.array_equal(value.numpy(), other[name].numpy()) for name, value in values.items())
 
 
 def _flips(rng: Random, path: Path, valid: Path) -> str:
@@ -154,7 +161,7 @@ def _members(rng: Random, path: Path, valid: Path) -> str:
     with zipfile.ZipFile(valid) as archive:
         members = {info.filename: archive.read(info) for info in archive.infolist()}
     name = rng.choice(list(members))
-    what = rng.choice(["drop", "rename", "twice", "text", "flags", "method", "size", "path"])
+    change = rng.choice(["drop", "rename", "twice", "text", "flags", "method", "size", "path"])
     with zipfile.ZipFile(path, "w") as archive:
         for member, content in members.items():
             changed = {
@@ -165,23 +172,23 @@ def _members(rng: Random, path: Path, valid: Path) -> str:
                 "text": [(member.removesuffix(".npy"), b"text")],
             }
             for entry in (
-                changed[what] if member == name and what in changed else [(member, content)]
+                changed[change] if member == name and change in changed else [(member, content)]
             ):
                 archive.writestr(*entry)
-    if what in ("flags", "method", "size"):
-        _spoil_directory(rng, path, what)
-    return f"{what} {name}"
+    if change in ("flags", "method", "size"):
+        _spoil_directory(rng, path, change)
+    return f"{change} {name}"
 
 
-def _spoil_directory(rng: Random, path: Path, what: str) -> None:
+def _spoil_directory(rng: Random, path: Path, field: str) -> None:
     """Change a member's entry in the directory at the archive's end, and in front of the member."""
     content = bytearray(path.read_bytes())
     for signature, shift in ((b"PK\x01\x02", 2), (b"PK\x03\x04", 0)):
         starts = [i for i in range(len(content) - 4) if content[i : i + 4] == signature]
         start = rng.choice(starts) + shift if shift else starts[0]
-        if what == "flags":
+        if field == "flags":
             content[start + 6] |= rng.choice([1, 64, 32])
-        elif what == "method":
+        elif field == "method":
             content[start + 8 : start + 10] = struct.pack("<H", rng.choice([1, 9, 12, 14, 95, 8]))
         elif shift:
             content[start + 18 : start + 26] = struct.pack(
@@ -200,8 +207,8 @@ def _header(rng: Random, path: Path, valid: Path) -> str:
         f"{{'descr': {dtype}, 'fortran_order': {rng.choice(['False', 'True', '7'])}, 'shape': "
         f"{shape}, }}"
     )
-    others = [text[: rng.randrange(len(text))], "{}", text + "\n" * 70000, "__import__('os')"]
-    text = rng.choice([text, text, text, *others])
+    broken = [text[: rng.randrange(len(text))], "{}", text + "\n" * 70000, "__import__('os')"]
+    text = rng.choice([text, text, text, *broken])
     version = rng.choice([(1, 0), (1, 0), (2, 0), (3, 0), (9, 9)])
     encoded = text.encode()[:65000]
     length = struct.pack(
@@ -235,25 +242,25 @@ def _values(rng: Random, path: Path, valid: Path) -> str:
     if path.suffix == ".npz":
         np.savez(path, **{**graph, name: array})
     else:
-        whole = data()
+        saved = data()
         with contextlib.suppress(TypeError, ValueError):
-            whole[f"{name}_mask" if name in ("train", "val", "test") else name] = torch.from_numpy(
+            saved[f"{name}_mask" if name in ("train", "val", "test") else name] = torch.from_numpy(
                 np.array(array)
             )
-        torch.save(whole, path)
+        torch.save(saved, path)
     return f"{name} {array.dtype} {array.shape}"
 
 
 def _attributes(rng: Random, path: Path, valid: Path) -> str:
     """Give a `Data` an attribute that is no plain tensor."""
-    whole: Any = data()
-    name = rng.choice(list(whole.keys()))
-    what, value = _odd_tensor(rng, whole[name])
-    whole[name] = value
+    graph: Any = data()
+    name = rng.choice(list(graph.keys()))
+    note, value = _odd_tensor(rng, graph[name])
+    graph[name] = value
     return _saved(
-        rng.choice([whole] * 8 + [{"data": whole}, value, [whole], whole.to_dict()]),
+        rng.choice([graph] * 8 + [{"data": graph}, value, [graph], graph.to_dict()]),
         path,
-        f"{name}: {what}",
+        f"{name}: {note}",
     )
 
 
@@ -268,28 +275,28 @@ def _saved(value: Any, path: Path, note: str) -> str:
 
 def _store(rng: Random, path: Path, valid: Path) -> str:
     """Take the store of a `Data` away, or put another thing in its place."""
-    whole = data()
-    what = rng.choice(["no store", "a list", "no mapping", "a mapping of numbers", "itself"])
-    if what == "no store":
-        whole.__dict__.pop("_store")
-    elif what in ("a list", "itself"):
-        whole.__dict__["_store"] = [1, 2] if what == "a list" else whole
+    graph = data()
+    change = rng.choice(["no store", "a list", "no mapping", "a mapping of numbers", "itself"])
+    if change == "no store":
+        graph.__dict__.pop("_store")
+    elif change in ("a list", "itself"):
+        graph.__dict__["_store"] = [1, 2] if change == "a list" else graph
     else:
-        whole.__dict__["_store"].__dict__["_mapping"] = (
-            None if what == "no mapping" else {1: 2, None: 3, "x": 7}
+        graph.__dict__["_store"].__dict__["_mapping"] = (
+            None if change == "no mapping" else {1: 2, None: 3, "x": 7}
         )
-    return _saved(whole, path, what)
+    return _saved(graph, path, change)
 
 
 def _special(rng: Random, path: Path, valid: Path) -> str:
-    what = rng.choice(
+    kind = rng.choice(
         ["pipe", "zero", "folder", "loop", "dangling", "unreadable", "empty", "terminal"]
     )
-    if what not in ("unreadable", "empty"):
-        return put_special(path, what)
-    path.write_bytes(b"" if what == "empty" else valid.read_bytes())
-    path.chmod(0o600 if what == "empty" else 0)
-    return what
+    if kind not in ("unreadable", "empty"):
+        return put_special(path, kind)
+    path.write_bytes(b"" if kind == "empty" else valid.read_bytes())
+    path.chmod(0o600 if kind == "empty" else 0)
+    return kind
 
 
 def _sound(rng: Random, path: Path, valid: Path) -> str:

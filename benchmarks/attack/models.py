@@ -14,7 +14,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
-from benchmarks.attack.case import Outcome, Place, Report, run
+from benchmarks.attack.case import Outcome, Report, Workspace, run
 from benchmarks.attack.valid import arrays
 from gistgnn import GIST
 from gistgnn.errors import InputError
@@ -29,7 +29,7 @@ _NODES = 25
 _WRONG = "WRONG"
 
 
-def models(rng: Random, place: Place) -> Report:
+def models(rng: Random, workspace: Workspace) -> Report:
     """Compare a random model of one of the three families with plain PyG."""
     title, check = rng.choice([_in_place, _in_place, _with_state, _with_signature])(rng)
 
@@ -47,7 +47,7 @@ def models(rng: Random, place: Place) -> Report:
     def judge(outcome: Outcome) -> str:
         return outcome.out.strip()[:300] if outcome.out.startswith(_WRONG) else ""
 
-    return run(place, title, work, judge)
+    return run(workspace, title, work, judge)
 
 
 def _batch(seed: int) -> Batch:
@@ -153,8 +153,8 @@ class _Drawn(nn.Module):
         for step in self.steps:
             if step[0] == "conv":
                 source = x if step[2] == "x" else h
-                given = (edge_index, edge_weight) if step[3] else (edge_index,)
-                h = next(convs)(source, *given)
+                edge_arguments = (edge_index, edge_weight) if step[3] else (edge_index,)
+                h = next(convs)(source, *edge_arguments)
                 outputs.append(h)
             else:
                 target = {"x": x, "h": h, "edges": edge_index, "weight": edge_weight}[step[1]]
@@ -185,8 +185,8 @@ def _compare(steps: list[_Step], seed: int, training: bool) -> str:
     weight = seen.edge_data["edge_weight"]
     expected = output(lambda: model(seen.x.clone(), seen.edge_index.clone(), weight.clone()))
     for number in range(4):
-        found = output(lambda: forward(model, seen))
-        if not _close(found, expected):
+        computed = output(lambda: forward(model, seen))
+        if not _close(computed, expected):
             return f"call {number + 1} has another output or gradient than plain PyG"
     fresh = _batch(seed)
     if not (torch.equal(seen.x, fresh.x) and torch.equal(seen.edge_index, fresh.edge_index)):
@@ -219,7 +219,7 @@ def _close(
     )
 
 
-_KEPT: dict[str, Callable[[Tensor, Tensor], Any]] = {
+_REMEMBERED: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "edges": lambda x, edge_index: edge_index,
     "a copy of the edges": lambda x, edge_index: edge_index.clone(),
     "the mean": lambda x, edge_index: x.mean(dim=0),
@@ -232,18 +232,18 @@ def _with_state(rng: Random) -> tuple[str, Callable[[], str]]:
     """Draw a model that keeps something of the first graph that it sees, or a PyG model with
     cached=True.
     """
-    kept = rng.choice([*_KEPT, "cached=True"])
+    remembered = rng.choice([*_REMEMBERED, "cached=True"])
     holder = rng.choice(["attribute", "list", "dictionary", "buffer", "part"])
     when = rng.choice(["first call", "training", "other size"])
     inductive = rng.random() < 0.5
     title = (
-        f"a model that keeps {kept} in its {holder} ({when}), "
+        f"a model that keeps {remembered} in its {holder} ({when}), "
         f"{'inductive' if inductive else 'clusters'}"
     )
-    return title, lambda: _compare_state(kept, holder, when, inductive)
+    return title, lambda: _compare_state(remembered, holder, when, inductive)
 
 
-def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
+def _compare_state(remembered: str, holder: str, when: str, inductive: bool) -> str:
     class Part(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -251,7 +251,7 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
             self.shape: Any = None
 
         def value(self, x: Tensor, edge_index: Tensor) -> Any:
-            made = _KEPT[kept](x, edge_index)
+            made = _REMEMBERED[remembered](x, edge_index)
             if when == "training" and not self.training:
                 return made
             anew = when == "other size" and self.shape != edge_index.shape
@@ -263,9 +263,9 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
                 self.store.update({0: made} if anew or 0 not in self.store else {})
                 return self.store[0]
             if holder == "buffer" and isinstance(made, Tensor):
-                if anew or "held" not in self._buffers:
-                    self.register_buffer("held", made)
-                return self.held
+                if anew or "remembered" not in self._buffers:
+                    self.register_buffer("remembered", made)
+                return self.remembered
             self.store = made if anew or self.store is None else self.store
             return self.store
 
@@ -278,17 +278,21 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
 
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             value = self.part.value(x, edge_index)
-            if kept in ("edges", "a copy of the edges"):
+            if remembered in ("edges", "a copy of the edges"):
                 edge_index = value
-            elif kept == "the mean":
+            elif remembered == "the mean":
                 x = x - value
-            elif kept == "degrees":
+            elif remembered == "degrees":
                 x = x * (1 + value.to(x.dtype))[:, None]
             else:
                 x = x * value
             return self.second(self.first(x, edge_index).relu(), edge_index)
 
-    build = (lambda width: pyg.GCN(3, width, 2, 3, cached=True)) if kept == "cached=True" else Keeps
+    build = (
+        (lambda width: pyg.GCN(3, width, 2, 3, cached=True))
+        if remembered == "cached=True"
+        else Keeps
+    )
     graph = Graph.build(**arrays())
     sampler = None if inductive else "clusters"
     gist = GIST(build, 8, 2)
@@ -307,10 +311,10 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
         for conv in plain.convs:
             conv.cached = False
     with torch.no_grad():
-        found, expected = (each(graph.x, graph.edge_index) for each in (model, plain))
+        output, expected = (network(graph.x, graph.edge_index) for network in (model, plain))
     return (
         ""
-        if torch.allclose(found, expected, atol=1e-5)
+        if torch.allclose(output, expected, atol=1e-5)
         else "the result's model keeps another graph"
     )
 
@@ -359,9 +363,9 @@ def _compare_signature(line: str) -> str:
     model = type("Model", (nn.Module,), {"forward": names["forward"]})()
     seen = _batch(0)
     expected = _weighted(seen.x, seen.edge_index, seen.edge_data["edge_weight"])
-    found = forward(model, seen)
+    output = forward(model, seen)
     return (
         ""
-        if torch.allclose(found, expected)
+        if torch.allclose(output, expected)
         else "it trains without edges or weights, or on other ones"
     )

@@ -5,7 +5,7 @@ import math
 from functools import cache
 from random import Random
 
-from benchmarks.attack.case import Outcome, Place, Report, run_command
+from benchmarks.attack.case import Outcome, Report, Workspace, run_command
 from gistgnn.cli.main import make_parser
 
 # A command that is quick and valid, with the share of the cases that it gets. DIR is a finished
@@ -98,17 +98,18 @@ TEXTS += [
 TEXTS += ["cuda:" + "9" * 30]
 
 
-def command_words(command: str, place: Place) -> list[str]:
+def command_words(command: str, workspace: Workspace) -> list[str]:
     """Return the quick and valid command line of a command, without its name."""
     return [
-        str(place.valid / "run") if word == "DIR" else word for word in COMMANDS[command][1].split()
+        str(workspace.valid / "run") if word == "DIR" else word
+        for word in COMMANDS[command][1].split()
     ]
 
 
-def options(rng: Random, place: Place) -> Report:
+def options(rng: Random, workspace: Workspace) -> Report:
     """Run a command with one to three of its options at extremes."""
     command = rng.choices(list(COMMANDS), [share for share, _ in COMMANDS.values()])[0]
-    words = [*command.split(), *command_words(command, place)]
+    words = [*command.split(), *command_words(command, workspace)]
     actions = actions_of(command)
     if command in ("train", "plan") and rng.random() < 0.6:
         words += rng.choice(CONTEXTS).split()
@@ -127,7 +128,7 @@ def options(rng: Random, place: Place) -> Report:
             "accepts a number that nothing can have" if impossible and outcome.status == 0 else ""
         )
 
-    return run_command(place, words, judge)
+    return run_command(workspace, words, judge)
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.attack.case import Outcome, Place, Report, run
+from benchmarks.attack.case import Outcome, Report, Workspace, run
 from benchmarks.attack.valid import arrays
 from gistgnn import GIST, Loop, Parts
 from gistgnn.errors import GistError
@@ -95,7 +95,7 @@ Target = tuple[Callable[..., Any], dict[str, Any], Callable[..., Any]]
 """The callable, valid arguments, and a function that calls it with others."""
 
 
-def python(rng: Random, place: Place) -> Report:
+def python(rng: Random, workspace: Workspace) -> Report:
     """Call something of the public API with one to three odd arguments."""
     name = rng.choice(
         ["GIST", "Parts", "fit", "fit", "fit", "Loop", "rounds", "settings", "settings", "build"]
@@ -106,12 +106,12 @@ def python(rng: Random, place: Place) -> Report:
             [{"epochs": 2}, {"epochs": 2}, {"budget": 0.2}, {"epochs": 2, "sampler": "neighbor"}]
         )
     parameters = list(inspect.signature(target).parameters.values())
-    known = [
+    names = [
         p.name
         for p in parameters
         if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name != "self"
     ]
-    odd = {key: _odd(rng) for key in rng.sample(known, min(rng.choice([1, 1, 2, 3]), len(known)))}
+    odd = {key: _odd(rng) for key in rng.sample(names, min(rng.choice([1, 1, 2, 3]), len(names)))}
     arguments = ", ".join(f"{key}={_shown(value)}" for key, value in odd.items())
     title = f"{target.__qualname__}({arguments})"
     impossible = any(_impossible(value) for value in odd.values())
@@ -130,7 +130,7 @@ def python(rng: Random, place: Place) -> Report:
             "accepts a number that nothing can have" if impossible and outcome.status == 0 else ""
         )
 
-    return run(place, title, work, judge)
+    return run(workspace, title, work, judge)
 
 
 def _odd(rng: Random) -> Any:
@@ -147,7 +147,7 @@ def _shown(value: Any) -> str:
 
 def _impossible(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        return any(_impossible(each) for each in value)
+        return any(_impossible(item) for item in value)
     return isinstance(value, (int, float)) and (value != value or abs(value) >= 2**63)
 
 

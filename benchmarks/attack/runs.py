@@ -14,7 +14,7 @@ from random import Random
 
 import numpy as np
 
-from benchmarks.attack.case import ENDS, Outcome, Place, Report, fault, run_command, shown
+from benchmarks.attack.case import ENDS, Outcome, Report, Workspace, fault, run_command, shown
 from benchmarks.attack.options import command_words
 from benchmarks.attack.process import Forked, gistgnn
 from benchmarks.attack.valid import STOPPED, arrays, words_of
@@ -33,29 +33,29 @@ _LONGEST = 1.5  # times what the unbroken run takes
 _STARTING = 0.2
 
 
-def kills(rng: Random, place: Place) -> Report:
+def kills(rng: Random, workspace: Workspace) -> Report:
     """Start a run, end it by a signal up to three times, and resume it: its model must be the
     unbroken run's.
     """
     name = rng.choice(STOPPED)
-    expected = json.loads((place.valid / f"{name}.json").read_text(encoding="utf-8"))
+    expected = json.loads((workspace.valid / f"{name}.json").read_text(encoding="utf-8"))
     words = [*words_of(name), "--out", "out", "--resume"]
     sent = []
     # the last one ends by itself
     for number in [*rng.choices(_SIGNALS, k=rng.choice([1, 1, 2, 3])), None]:
         after = rng.uniform(0, _LONGEST * expected["seconds"])
-        process = Forked(gistgnn(words), place.own)
+        process = Forked(gistgnn(words), workspace.folder)
         if number and not process.wait(after):
             process.send(number)
             sent.append(f"{number.name} after {after:.2f} s")
-        outcome = process.outcome(place.limit)
+        outcome = process.outcome(workspace.limit)
         if wrong := _kill_fault(outcome, number, after) if number else fault(outcome):
             break
     if not wrong and outcome.status:
         wrong = f"the last run ends with {outcome.status}: {outcome.err[-200:]}"
-    if not wrong and digest(place.own / "out") != expected["model"]:
+    if not wrong and digest(workspace.folder / "out") != expected["model"]:
         wrong = "ends with another model than the unbroken run"
-    shutil.rmtree(place.own / "out", ignore_errors=True)
+    shutil.rmtree(workspace.folder / "out", ignore_errors=True)
     title = f"gistgnn {shown(words)}  # {', '.join(sent) or 'it ended before the signal'}"
     return Report(title, wrong, outcome.status, outcome.seconds)
 
@@ -76,7 +76,7 @@ _ENDS = ("", "", "/dev/full", "pipe")
 _QUICK = ("train", "plan", "list", "evaluate", "predict", "datasets", "partition", "convert")
 
 
-def streams(rng: Random, place: Place) -> Report:
+def streams(rng: Random, workspace: Workspace) -> Report:
     """Run a valid command with one to three of its streams closed, on a full disk, or into a
     program that has ended.
 
@@ -85,11 +85,11 @@ def streams(rng: Random, place: Place) -> Report:
     command = rng.choice(_QUICK)
     words = [
         command,
-        *command_words(command, place),
+        *command_words(command, workspace),
         *rng.choice([[], [], ["--help"], ["--wrong"], ["--json"]]),
     ]
     ends = {handle: rng.choice(_ENDS) for handle in rng.sample((0, 1, 2), rng.choice([1, 1, 2, 3]))}
-    outcome = Forked(_with_streams(ends, words), place.own).outcome(place.limit)
+    outcome = Forked(_with_streams(ends, words), workspace.folder).outcome(workspace.limit)
     wrong = "" if outcome.status == 141 else fault(outcome)
     if 2 in ends:  # what it says is lost
         ended = outcome.status in (*ENDS, 141) and not outcome.late
@@ -98,7 +98,7 @@ def streams(rng: Random, place: Place) -> Report:
         not wrong
         and command == "train"
         and words[-1] == "out"
-        and not (place.own / "out/result.json").exists()
+        and not (workspace.folder / "out/result.json").exists()
     ):
         wrong = "leaves no result"
     return Report(
@@ -132,12 +132,12 @@ _THEIRS += [
 ]
 
 
-def foreign(rng: Random, place: Place) -> Report:
+def foreign(rng: Random, workspace: Workspace) -> Report:
     """Train into a folder with files of somebody else, and with links that lead to them: all must
     stay.
     """
-    out = place.own / "out"
-    elsewhere = place.own / "elsewhere"
+    out = workspace.folder / "out"
+    elsewhere = workspace.folder / "elsewhere"
     elsewhere.mkdir()
     theirs = [out / name for name in rng.sample(_THEIRS, rng.choice([1, 2, 4]))]
     theirs += [
@@ -150,7 +150,7 @@ def foreign(rng: Random, place: Place) -> Report:
     if link and not (out / link).exists():
         (out / link).parent.mkdir(exist_ok=True)
         (out / link).symlink_to(elsewhere, target_is_directory=True)
-    before = {path: path.read_bytes() for path in [*theirs, place.valid / "own.npz"]}
+    before = {path: path.read_bytes() for path in [*theirs, workspace.valid / "own.npz"]}
 
     def judge(outcome: Outcome) -> str:
         lost = [
@@ -158,18 +158,21 @@ def foreign(rng: Random, place: Place) -> Report:
             for path, content in before.items()
             if not path.is_file() or path.read_bytes() != content
         ]
-        return f"takes {lost[0].relative_to(place.own.parent)} for its own" if lost else ""
+        return f"takes {lost[0].relative_to(workspace.folder.parent)} for its own" if lost else ""
 
-    more = rng.choice([[], ["--overwrite"], ["--overwrite"], ["--resume"]])
+    mode = rng.choice([[], ["--overwrite"], ["--overwrite"], ["--resume"]])
     words = [
         "train",
-        *command_words("train", place),
+        *command_words("train", workspace),
         "--store",
         rng.choice(["memory", "disk"]),
-        *more,
+        *mode,
     ]
     return run_command(
-        place, words, judge, f"{link or 'no link'}, {', '.join(path.name for path in theirs[:-4])}"
+        workspace,
+        words,
+        judge,
+        f"{link or 'no link'}, {', '.join(path.name for path in theirs[:-4])}",
     )
 
 
@@ -220,22 +223,22 @@ _SAME = ["--standardise", "--evaluation layers", "--overwrite", "--resume", "--m
 _SOON = 40.0  # seconds: a rank that waits for one with wrong options ends by --timeout
 
 
-def ranks(rng: Random, place: Place) -> Report:
+def ranks(rng: Random, workspace: Workspace) -> Report:
     """Train on two ranks of which one has another setting or another graph: both refuse, and
     soon.
     """
     other = note = rng.choice([*_OTHER, *_SAME])
-    words = ["train", *command_words("train", place), "--epochs", "4", "--timeout", "20"]
+    words = ["train", *command_words("train", workspace), "--epochs", "4", "--timeout", "20"]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     processes = []
-    for rank, more in enumerate(("", other)):
-        folder = place.own / str(rank)
+    for rank, options_of_rank in enumerate(("", other)):
+        folder = workspace.folder / str(rank)
         folder.mkdir()
         np.savez(folder / "own.npz", **arrays())
-        if more == "graph":
-            more = ""
+        if options_of_rank == "graph":
+            options_of_rank = ""
             note = _change_graph(rng, folder / "own.npz")
         # What torchrun would tell the rank by its environment; each takes itself to be alone on its
         # machine.
@@ -252,8 +255,8 @@ def ranks(rng: Random, place: Place) -> Report:
             "TORCHELASTIC_MAX_RESTARTS": 0,
         }
         environ = {name: str(value) for name, value in told.items()}
-        processes.append(Forked(gistgnn([*words, *more.split()]), folder, **environ))
-    outcomes = [process.outcome(place.limit) for process in processes]
+        processes.append(Forked(gistgnn([*words, *options_of_rank.split()]), folder, **environ))
+    outcomes = [process.outcome(workspace.limit) for process in processes]
     statuses = [outcome.status for outcome in outcomes]
     slowest = max(outcome.seconds for outcome in outcomes)
     wrong = next(

@@ -112,14 +112,14 @@ def _prepare_run(folder: Path, name: str, words: list[str]) -> None:
     begun = time.monotonic()
     words = [*words, "--out", name]
     _succeed(folder, words)
-    known: dict[str, Any] = {"seconds": time.monotonic() - begun, "model": digest(folder / name)}
-    known["scores"] = json.loads(
+    results: dict[str, Any] = {"seconds": time.monotonic() - begun, "model": digest(folder / name)}
+    results["scores"] = json.loads(
         _succeed(folder, ["evaluate", name, "--device", "cpu", "--json"]).out
     )
     _succeed(folder, ["predict", name, "--device", "cpu", "--output", "predicted.csv"])
-    known["predicted"] = hashlib.sha256((folder / "predicted.csv").read_bytes()).hexdigest()
+    results["predicted"] = hashlib.sha256((folder / "predicted.csv").read_bytes()).hexdigest()
     (folder / "predicted.csv").unlink()
-    (folder / f"{name}.json").write_text(json.dumps(known), encoding="utf-8")
+    (folder / f"{name}.json").write_text(json.dumps(results), encoding="utf-8")
     if name in STOPPED:
         shutil.rmtree(folder / name)
         _stop(folder, name, words)

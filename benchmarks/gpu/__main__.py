@@ -139,12 +139,13 @@ def tests(options: argparse.Namespace) -> list[str]:
     ]
     if not options.small and find_spec("xdist"):
         words += ["-n", "6"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    named = [line for line in lines if line.startswith(("FAILED", "ERROR", "E   "))]
-    return [*named[-30:], *(line.strip("= ") for line in lines[-1:])] or done.stderr.splitlines()[
-        -5:
-    ]
+    process = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = process.stdout.splitlines()
+    failures = [line for line in lines if line.startswith(("FAILED", "ERROR", "E   "))]
+    return [
+        *failures[-30:],
+        *(line.strip("= ") for line in lines[-1:]),
+    ] or process.stderr.splitlines()[-5:]
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:

@@ -54,21 +54,21 @@ HEAD = (
 
 def measure(options: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> None:
     """Train every graph and width at every m; `keep` gets all that is known after each."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     name = ""
     graph = None
     warm_up(options.device)
-    for dataset, width, every, more in SMALL if options.small else RUNS:
+    for dataset, width, counts, clustering in SMALL if options.small else RUNS:
         if dataset != name:
             name = dataset
             graph = load(dataset)
-        for m in every:
+        for m in counts:
             words = [
                 "--dataset",
                 dataset,
                 *SAGE,
                 *RANDOM,
-                *more,
+                *clustering,
                 "--hidden",
                 width,
                 width,
@@ -80,10 +80,10 @@ def measure(options: argparse.Namespace, keep: Callable[[dict[str, Any]], None])
             facts = {"dataset": dataset, "width": width, "m": m}
             try:
                 assert graph is not None
-                found[key] = facts | run(words, graph)
+                results[key] = facts | run(words, graph)
             except (InputError, RuntimeError) as error:
-                found[key] = facts | {"failed": str(error).splitlines()[0][:200]}
-            keep(found)
+                results[key] = facts | {"failed": str(error).splitlines()[0][:200]}
+            keep(results)
 
 
 def warm_up(device: str) -> None:
@@ -138,33 +138,34 @@ def planned_peak(words: list[Any]) -> int:
     return peak
 
 
-def page(found: dict[str, Any]) -> str:
+def page(results: dict[str, Any]) -> str:
     """Return the table of the runs."""
     key_of = ("dataset", "width", "m")
     seconds = {
-        tuple(each[key] for key in key_of): each.get("train_seconds") for each in found.values()
+        tuple(result[key] for key in key_of): result.get("train_seconds")
+        for result in results.values()
     }
     rows = []
-    for each in found.values():
-        name = f"`{each['dataset']}`, {each['width']:,}"
-        if "failed" in each:
-            rows.append([name, str(each["m"]), each["failed"], *["—"] * (len(HEAD) - 3)])
+    for result in results.values():
+        name = f"`{result['dataset']}`, {result['width']:,}"
+        if "failed" in result:
+            rows.append([name, str(result["m"]), result["failed"], *["—"] * (len(HEAD) - 3)])
             continue
-        one = seconds.get((each["dataset"], each["width"], 1))
-        own = each["seconds"]
-        planned = each["planned_bytes"]
-        peak = each["peak_bytes"]
+        one = seconds.get((result["dataset"], result["width"], 1))
+        seconds_of_parts = result["seconds"]
+        planned = result["planned_bytes"]
+        peak = result["peak_bytes"]
         rows.append(
             [
                 name,
-                str(each["m"]),
-                str(each["steps"]),
-                number(each["train_seconds"]),
-                f"{one / each['train_seconds']:.2f}" if one else "—",
-                number(own["train"]),
-                number(own["take"] + own["merge"]),
-                number(own["evaluate"]),
-                f"{100 * each['test']:.2f}",
+                str(result["m"]),
+                str(result["steps"]),
+                number(result["train_seconds"]),
+                f"{one / result['train_seconds']:.2f}" if one else "—",
+                number(seconds_of_parts["train"]),
+                number(seconds_of_parts["take"] + seconds_of_parts["merge"]),
+                number(seconds_of_parts["evaluate"]),
+                f"{100 * result['test']:.2f}",
                 f"{peak / GIB:.2f}",
                 f"{planned / GIB:.2f}",
                 f"{planned / peak:.2f}",

@@ -97,14 +97,14 @@ class Rounds:
     def __init__(self, graph: Graph, batch: Batch, case: "Case", m: int, runner: str) -> None:
         heads = {"heads": HEADS} if case.model == "gat" else {}
         fixed: dict[str, Any] = {"dropout": DROPOUT, "norm": "layer", **heads}
-        each = case.width // heads.get("heads", 1)
+        head_width = case.width // heads.get("heads", 1)
 
         def build(widths: Any) -> nn.Module:
             return MODELS[case.model](graph.num_features, widths, graph.num_classes, **fixed)
 
         self._m = m
         self._clock = Clock(case.device)
-        self._gist = GIST(build, (each,) * LAYERS, m, device=case.device)
+        self._gist = GIST(build, (head_width,) * LAYERS, m, device=case.device)
         self._run = make_runner(runner)
         self._sampler = NewBatches(batch)
         self._training = Training(1, precision="bf16" if case.precision == "bf16" else "float32")
@@ -116,16 +116,16 @@ class Rounds:
         clock = self._clock
         begun = clock.mark()
         round_ = self._gist.take_round(keeps_moments=False)  # a new optimiser in every round
-        taken = clock.mark()
+        prepared = clock.mark()
         steps = StepRange(self._rounds * STEPS, STEPS, ENDLESS)
         losses = self._run(round_, self._sampler, self._training, steps, 0)
         trained = clock.mark()
         round_.aggregate(losses)
         written = clock.mark()
         self._rounds += 1
-        self.parts["take"].append(clock.milliseconds(begun, taken))
+        self.parts["take"].append(clock.milliseconds(begun, prepared))
         self.parts["write"].append(clock.milliseconds(trained, written))
-        return clock.milliseconds(taken, trained) / STEPS / self._m
+        return clock.milliseconds(prepared, trained) / STEPS / self._m
 
 
 class Case:
@@ -173,10 +173,10 @@ def floor(graph: Graph, batch: Batch, case: Case, m: int) -> Callable[[], float]
     nodes = len(batch.x)
     features = graph.num_features
     classes = graph.num_classes
-    own = case.width // m
+    width = case.width // m
     joins = 2 if case.model == "graphsage" else 1  # a layer multiplies [H, ĀH]
     kind = torch.bfloat16 if case.precision == "bf16" else torch.float32
-    sizes = [joins * features, *[joins * own] * LAYERS], [*[own] * LAYERS, classes]
+    sizes = [joins * features, *[joins * width] * LAYERS], [*[width] * LAYERS, classes]
     products = []
     for layer, (inner, outer) in enumerate(zip(*sizes, strict=True)):
         h = torch.randn(m, nodes, inner, device=case.device, dtype=kind)
@@ -274,35 +274,35 @@ def measure(options: argparse.Namespace, keep: Callable[[dict[str, Any]], None])
         torch.device(options.device)
     )
     m = 2 if options.small else 8
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for model, width, precision, compiled in SMALL_CASES if options.small else CASES:
         case = Case(model, width, precision, options.device)
         compiled = compiled and options.compiled
-        found[str(case)] = measure_case(
+        results[str(case)] = measure_case(
             graph, case, m, compiled=compiled, samples=2 if options.small else 3
         )
-        keep(found)
+        keep(results)
 
 
-def page(found: dict[str, Any]) -> str:
+def page(results: dict[str, Any]) -> str:
     """Return the tables of the cases."""
-    batch = next(iter(found.values()))["batch"]
+    batch = next(iter(results.values()))["batch"]
     text = (
-        f"Milliseconds of a step, m = {next(iter(found.values()))['m']}; the batch has "
+        f"Milliseconds of a step, m = {next(iter(results.values()))['m']}; the batch has "
         f"{batch['nodes']:,} nodes and "
     )
     parts = [
         f"{text}{batch['edges']:,} edges. In brackets: how much the medians of two turns differ.",
-        table(HEAD, [[name, *cells(case["times"])] for name, case in found.items()]),
+        table(HEAD, [[name, *cells(case["times"])] for name, case in results.items()]),
         "What the profiler sees of a step, the milliseconds of taking a round's slices out of Θ "
         "and writing them back, "
         "and of making a batch:",
         table(
             ("", "runner", "kernels", "GPU busy", "take", "write", "make a batch"),
-            [row for name, case in found.items() for row in rows_of_profiles(name, case)],
+            [row for name, case in results.items() for row in rows_of_profiles(name, case)],
         ),
     ]
-    for name, case in found.items():
+    for name, case in results.items():
         if "fused" in case["profiles"]:
             parts.append(f"The longest of {name}, fused: {longest(case['profiles']['fused'])}")
         parts += [
@@ -320,12 +320,12 @@ def cells(times: dict[str, Times]) -> Iterable[str]:
     yield ratio(times, "PyG", "m = 1")
 
 
-def cell(found: Times | None) -> str:
+def cell(times: Times | None) -> str:
     """Format a median with the spread of its turns."""
-    if found is None:
+    if times is None:
         return "—"
-    spread = (max(found["turns"]) - min(found["turns"])) / found["ms"]
-    return f"{number(found['ms'])} ({spread:.0%})"
+    spread = (max(times["turns"]) - min(times["turns"])) / times["ms"]
+    return f"{number(times['ms'])} ({spread:.0%})"
 
 
 def ratio(times: dict[str, Times], one: str, other: str) -> str:
@@ -339,16 +339,16 @@ def rows_of_profiles(name: str, case: dict[str, Any]) -> Iterable[list[str]]:
     """Yield a row for every profiled contender of a case."""
     for contender, seen in case["profiles"].items():
         parts = case["rounds"].get(contender, {})
-        own = [number(parts.get(part)) for part in ("take", "write")]
+        slices = [number(parts.get(part)) for part in ("take", "write")]
         kernels = number(seen["kernels_per_step"])
         made = number(case["batch"]["make_ms"])
-        yield [name, contender, kernels, f"{seen['busy_share']:.0%}", *own, made]
+        yield [name, contender, kernels, f"{seen['busy_share']:.0%}", *slices, made]
 
 
 def longest(seen: dict[str, Any]) -> str:
     """Return the kernels with the most time, in one line."""
-    total = sum(each["ms"] for each in seen["longest"])
+    total = sum(kernel["ms"] for kernel in seen["longest"])
     return "; ".join(
-        f"`{each['name'][:60]}` {each['count']}x {each['ms'] / total:.0%}"
-        for each in seen["longest"][:5]
+        f"`{kernel['name'][:60]}` {kernel['count']}x {kernel['ms'] / total:.0%}"
+        for kernel in seen["longest"][:5]
     )

@@ -77,18 +77,18 @@ def trained(graph: Graph, options: argparse.Namespace, run: dict[str, Any]) -> d
 def once(options: argparse.Namespace, **run: Any) -> dict[str, float]:
     """Return what a run gave; train it if it is not in the file of runs."""
     path: Path = options.runs
-    known: dict[str, dict[str, float]] = (
+    results: dict[str, dict[str, float]] = (
         json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     )
     key = json.dumps(
         {"graph": Path(options.graph).name, "dropout": options.dropout, **run}, sort_keys=True
     )
-    if key not in known:
+    if key not in results:
         options.loaded = options.loaded or load(options.graph)
-        known[key] = trained(options.loaded, options, run)
-        write_json(path, known)
-        print(key, known[key], flush=True)
-    return known[key]
+        results[key] = trained(options.loaded, options, run)
+        write_json(path, results)
+        print(key, results[key], flush=True)
+    return results[key]
 
 
 def main() -> None:
@@ -125,15 +125,15 @@ def main() -> None:
 
 def row(item: tuple[tuple[Any, ...], list[dict[str, Any]]]) -> list[str]:
     """Return a row of the table: a setting and its runs with all seeds."""
-    (_, *setting), found = item
-    tests = [run["test"] for run in found]
-    sent = found[0]["bytes"]
+    (_, *setting), runs = item
+    tests = [run["test"] for run in runs]
+    sent = runs[0]["bytes"]
     scores = f"{statistics.fmean(tests):.2f}" + (
         f" ± {statistics.stdev(tests):.2f}" if len(tests) > 1 else ""
     )
-    rates = ", ".join(sorted({f"{run['lr']:g}" for run in found}))
+    rates = ", ".join(sorted({f"{run['lr']:g}" for run in runs}))
     return [
-        number(found[0]["spent"]),
+        number(runs[0]["spent"]),
         *map(str, setting),
         rates,
         scores,

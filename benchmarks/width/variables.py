@@ -50,13 +50,13 @@ class Source:
         self._visit(tree, "", None, {}, file)
 
     def _visit(
-        self, tree: ast.AST, part: str, parent: int | None, known: dict[str, int], file: int
+        self, tree: ast.AST, part: str, parent: int | None, variables: dict[str, int], file: int
     ) -> int:
         if isinstance(tree, FUNCTIONS):
-            known = dict(known)  # an inner function sees the variables of the outer one
+            variables = dict(variables)  # an inner function sees the variables of the outer one
             for name in sorted(local_names(tree)):
-                known[name] = self.node("variable")
-                self.variables.append((known[name], name, file))
+                variables[name] = self.node("variable")
+                self.variables.append((variables[name], name, file))
         name = next(
             (
                 getattr(tree, key)
@@ -65,22 +65,22 @@ class Source:
             ),
             "",
         )
-        hidden = name in known and not isinstance(tree, ast.keyword)
+        hidden = name in variables and not isinstance(tree, ast.keyword)
         shown = " ".join(str(getattr(tree, key, None) or "") for key in ("attr", "name", "module"))
-        place = self.node(
+        number = self.node(
             f"{type(tree).__name__} .{part} {'' if hidden else name} {shown} {constant(tree)}"
         )
         if parent is not None:
-            self.edges.append((parent, place))
+            self.edges.append((parent, number))
         if hidden:
-            self.edges.append((known[name], place))
+            self.edges.append((variables[name], number))
         before = None
         for field, child in children(tree):
-            here = self._visit(child, field, place, known, file)
+            here = self._visit(child, field, number, variables, file)
             if before is not None:
                 self.edges.append((before, here))
             before = here
-        return place
+        return number
 
 
 def children(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -101,24 +101,24 @@ def constant(tree: ast.AST) -> str:
 
 def local_names(function: ast.AST) -> set[str]:
     """Return the names that a function binds, its arguments included."""
-    found = set()
+    names = set()
     for tree in ast.walk(function):
         if isinstance(tree, ast.arg):
-            found.add(tree.arg)
+            names.add(tree.arg)
         elif isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store):
-            found.add(tree.id)
-    return found - {"self", "cls"}
+            names.add(tree.id)
+    return names - {"self", "cls"}
 
 
 def files() -> list[Path]:
     """Return the files of the packages."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for name in PACKAGES:
         spec = find_spec(name)
         if spec is None or spec.origin is None:
             sys.exit(f"pip install {name} first")
-        found += sorted(Path(spec.origin).parent.rglob("*.py"))
-    return found
+        paths += sorted(Path(spec.origin).parent.rglob("*.py"))
+    return paths
 
 
 def main(out: str) -> None:
