@@ -12,8 +12,9 @@ from gistgnn.storage.whole_files import replacing
 
 
 def output_of(*words: object) -> str:
-    """Run a command of gistgnn and return what it prints; its warnings and progress are not
-    shown.
+    """Run a command of gistgnn and return what it prints.
+
+    Its warnings and progress are not shown. If it fails, this process ends with its errors.
     """
     line = [sys.executable, "-m", "gistgnn", *map(str, words)]
     process = subprocess.run(line, capture_output=True, text=True, check=False)
@@ -37,8 +38,11 @@ def trained(*words: object) -> dict[str, Any]:
 
 
 def trained_once(words: list[str], runs: Path) -> dict[str, Any]:
-    """Run `gistgnn train`, unless ``runs`` has its result.json already: a file with a JSON entry
-    for each command.
+    """Run `gistgnn train`, unless the file ``runs`` has the result already.
+
+    Args:
+        words: the options of the command.
+        runs: a JSON file; it has a result.json for each command, by its options.
     """
     key = " ".join(words)
     results: dict[str, Any] = json.loads(runs.read_text(encoding="utf-8")) if runs.exists() else {}
@@ -53,7 +57,7 @@ def trained_once(words: list[str], runs: Path) -> dict[str, Any]:
 
 
 def drop_from_cache(path: Path) -> None:
-    """Ask the system to forget what it holds of a file, or of the files of a folder."""
+    """Ask the system to drop a file, or the files of a folder, from its cache."""
     for file in path.iterdir() if path.is_dir() else [path]:
         handle = os.open(file, os.O_RDONLY)
         os.fsync(handle)
