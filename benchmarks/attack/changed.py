@@ -1,6 +1,4 @@
-"""Files that change behind a run: a resumed run must be the same run, or be refused and lose
-nothing.
-"""
+"""Files that change behind a run, which must resume as the same run, or be refused unharmed."""
 
 import json
 import shutil
@@ -34,14 +32,15 @@ def _noise(rng: Random, graph: Arrays) -> None:
 def _edge(rng: Random, graph: Arrays) -> None:
     edge = rng.randrange(graph["edge_index"].shape[1])
     source, target = graph["edge_index"][:, edge]
-    graph["edge_index"][0, edge] = (source + 1 if source + 1 != target else source + 2) % len(
-        graph["x"]
-    )
+    other = source + 1 if source + 1 != target else source + 2
+    graph["edge_index"][0, edge] = other % len(graph["x"])
 
 
 def _split(rng: Random, graph: Arrays) -> None:
     one, other = rng.sample(["train", "val", "test"], 2)
-    graph[one][0], graph[other][0] = graph[other][0], graph[one][0]
+    node = int(graph[one][0])
+    graph[one][0] = graph[other][0]
+    graph[other][0] = node
 
 
 def _weights(rng: Random, graph: Arrays) -> None:
@@ -49,11 +48,10 @@ def _weights(rng: Random, graph: Arrays) -> None:
 
 
 def _permuted(rng: Random, graph: Arrays) -> None:
-    """Features and labels move to other nodes, which keep their edges: degrees and counts are as
-    before.
-    """
+    """Move features and labels to other nodes; edges, degrees and counts stay as they were."""
     order = np.roll(np.arange(len(graph["y"])), rng.choice([1, 2]))
-    graph["x"], graph["y"] = graph["x"][order], graph["y"][order]
+    graph["x"] = graph["x"][order]
+    graph["y"] = graph["y"][order]
 
 
 _CHANGES: dict[str, Callable[[Random, Arrays], None]] = {
@@ -65,21 +63,13 @@ _CHANGES: dict[str, Callable[[Random, Arrays], None]] = {
     "edge weights": _weights,
     "the nodes' places": _permuted,
 }
-_OPTIONS = (
-    "--dropout 0.9",
-    "--set activation=elu",
-    "--norm batch",
-    "--lr 0.5",
-    "--seed 2",
-    "--optimizer sgd",
-)
-_OPTIONS += ("--weight-decay 0.1", "--no-standardise", "--schedule constant", "--set clip_norm=0.1")
+_OPTIONS = ("--dropout 0.9", "--set activation=elu", "--norm batch", "--lr 0.5", "--seed 2")
+_OPTIONS += ("--optimizer sgd", "--weight-decay 0.1", "--no-standardise", "--schedule constant")
+_OPTIONS += ("--set clip_norm=0.1",)
 
 
 def changed(rng: Random, workspace: Workspace) -> Report:
-    """Resume a run whose graph, or whose settings, are others; or whose graph was only written
-    again.
-    """
+    """Resume a run whose graph or settings were changed, or whose graph was only written again."""
     name = rng.choice([*STOPPED, "run"])
     out = workspace.folder / "out"
     shutil.copytree(workspace.valid / name, out)
@@ -114,7 +104,8 @@ def changed(rng: Random, workspace: Workspace) -> Report:
 
 def _contents(folder: Path) -> dict[str, Any]:
     """Return the files of a run, but for its lock."""
-    files = (
-        path for path in sorted(folder.rglob("*")) if path.is_file() and "lock" not in path.name
-    )
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    contents = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and "lock" not in path.name:
+            contents[str(path.relative_to(folder))] = path.read_bytes()
+    return contents

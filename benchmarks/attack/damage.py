@@ -1,6 +1,4 @@
-"""Damage of every file that a run leaves, and of graph folders, followed by each command that reads
-it.
-"""
+"""Damaged files of runs and of graph folders, each followed by a command that reads it."""
 
 import json
 import os
@@ -18,66 +16,17 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.folder import verify
 from gistgnn.storage.json_files import write_json
 
-_ODD: list[Any] = [
-    None,
-    True,
-    -1,
-    2**63,
-    10**30,
-    1e308,
-    "",
-    "x",
-    [],
-    {},
-    [[]],
-    "../../etc/passwd",
-    "\ud800",
-]
-_WORDS = [
-    "NaN",
-    "Infinity",
-    "1e999",
-    "[" * 20000,
-    "9" * 5000,
-    "{}",
-    "[]",
-    "null",
-    '"x"',
-    "",
-    "\0",
-    "\ufeff{}",
-]
-_VALUES = [
-    -1,
-    0,
-    1,
-    3,
-    4,
-    5,
-    39,
-    40,
-    41,
-    127,
-    2**31 - 1,
-    2**31,
-    2**62,
-    -(2**62),
-    np.nan,
-    np.inf,
-    1e30,
-]
+# Values in place of one of a JSON file, texts in place of a whole one, and numbers for an array.
+_ODD: list[Any] = [None, True, -1, 2**63, 10**30, 1e308, "", "x", [], {}, [[]]]
+_ODD += ["../../etc/passwd", "\ud800"]
+_WORDS = ["NaN", "Infinity", "1e999", "[" * 20000, "9" * 5000, "{}", "[]", "null", '"x"']
+_WORDS += ["", "\0", "\ufeff{}"]
+_VALUES = [-1, 0, 1, 3, 4, 5, 39, 40, 41, 127, 2**31 - 1, 2**31, 2**62, -(2**62)]
+_VALUES += [np.nan, np.inf, 1e30]
+# Commands on runs, on folders of clusters and on folders of graphs, by their names in _LINES.
 _OF_RUNS = ["evaluate", "predict", "export", "list", "compare", "resume", "overwrite"]
-_OF_CLUSTERS = [
-    "train",
-    "train",
-    "evaluate",
-    "predict",
-    "verify",
-    "describe",
-    "plan",
-    "whole",
-    "sampled",
-]
+_OF_CLUSTERS = ["train", "train", "evaluate", "predict", "verify", "describe", "plan"]
+_OF_CLUSTERS += ["whole", "sampled"]
 _OF_GRAPHS = ["partition", "partition", "stream", "verify", "describe", "train", "whole", "predict"]
 _WHOLE = "train --dataset NAME --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out out"
 _LINES = {
@@ -97,9 +46,7 @@ _LINES = {
 
 
 def damage(rng: Random, workspace: Workspace) -> Report:
-    """Copy a run, damage one of its files, and evaluate it, predict by it, export it, list it,
-    compare it or go on with it.
-    """
+    """Copy a run, damage one of its files, and run a command that reads the run."""
     name = rng.choice(list(RUNS))
     path, note = _damaged(rng, workspace, name, CHANGES)
     command = rng.choice(_OF_RUNS)
@@ -141,8 +88,10 @@ def folders(rng: Random, workspace: Workspace) -> Report:
         if outcome.status != 0:
             return ""
         if command == "verify":
-            whole = (path for path in (workspace.valid / name).glob("*.npy"))
-            lost = any(path.read_bytes() != (folder / path.name).read_bytes() for path in whole)
+            valid_arrays = (workspace.valid / name).glob("*.npy")
+            lost = any(
+                path.read_bytes() != (folder / path.name).read_bytes() for path in valid_arrays
+            )
             return "finds no damage" if lost else ""
         if name not in CLUSTERS or command not in ("train", "evaluate", "predict"):
             return ""
@@ -155,8 +104,9 @@ def folders(rng: Random, workspace: Workspace) -> Report:
 
 
 Change = Callable[[Random, Path, Path], str]
-"""Changes a file, or writes it by a valid one; says what it did. The last argument is the folder of
-valid files.
+"""Changes a file in a random way, and says what it did.
+
+The last argument is the folder of valid files; for graph files, the valid file.
 """
 
 
@@ -182,8 +132,9 @@ def _words(command: str, name: str, run: str) -> list[str]:
 
 
 def _removable(path: Path) -> bool:
-    """Return whether a run may replace what has a file's name: a file, or a link that leads
-    nowhere, but no device.
+    """Return whether a run may replace what has a file's name.
+
+    It may be a file, or a link that leads nowhere, but no device.
     """
     return path.is_file() or (path.is_symlink() and not path.exists())
 
@@ -198,15 +149,16 @@ def _verified(folder: Path) -> bool:
 
 
 def flip(rng: Random, path: Path, valid: Path) -> str:
+    """Flip bits of one byte."""
     content = bytearray(path.read_bytes())
     if not content:
         return "nothing"
-    at = (
-        rng.randrange(min(len(content), 400)) if rng.random() < 0.4 else rng.randrange(len(content))
-    )
-    content[at] ^= rng.choice([1, 2, 128, 255])
+    # Headers are at the beginning, so the first bytes get more of the cases.
+    candidates = min(len(content), 400) if rng.random() < 0.4 else len(content)
+    offset = rng.randrange(candidates)
+    content[offset] ^= rng.choice([1, 2, 128, 255])
     path.write_bytes(content)
-    return f"byte {at} of {len(content)}"
+    return f"byte {offset} of {len(content)}"
 
 
 def _cut(rng: Random, path: Path, valid: Path) -> str:
@@ -252,19 +204,19 @@ def _record(rng: Random, path: Path, valid: Path) -> str:
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         return f"all by {text[:20]!r}"
     record = json.loads(path.read_text(encoding="utf-8"))
-    at: Any = record
-    while isinstance(at, (dict, list)) and at:
-        key = rng.choice(list(at)) if isinstance(at, dict) else rng.randrange(len(at))
-        if isinstance(at[key], (dict, list)) and at[key] and rng.random() < 0.7:
-            at = at[key]
+    part: Any = record
+    while isinstance(part, (dict, list)) and part:
+        key = rng.choice(list(part)) if isinstance(part, dict) else rng.randrange(len(part))
+        value = part[key]
+        if isinstance(value, (dict, list)) and value and rng.random() < 0.7:
+            part = value
             continue
         if rng.random() < 0.3:
-            del at[key]
+            del part[key]
         else:
             deep = json.loads('{"a":' * 400 + "{}" + "}" * 400)
-            at[key] = rng.choice(
-                [*_ODD, deep, at[key] + 1 if isinstance(at[key], (int, float)) else [at[key]]]
-            )
+            similar = value + 1 if isinstance(value, (int, float)) else [value]
+            part[key] = rng.choice([*_ODD, deep, similar])
         path.write_text(json.dumps(record), encoding="utf-8")
         return f"at {key}"
     return "nothing"
@@ -282,7 +234,7 @@ def _retype(rng: Random, path: Path, valid: Path) -> str:
 
 
 def put_special(path: Path, kind: str) -> str:
-    """Put something in the place of a file that is no regular file."""
+    """Put something that is no regular file where a file is expected."""
     targets = {
         "loop": path.name,
         "zero": "/dev/zero",
@@ -305,9 +257,7 @@ def _special(rng: Random, path: Path, valid: Path) -> str:
 
 
 def _value(rng: Random, path: Path, valid: Path) -> str:
-    """Put one value, or the same one at several places, into an array; its header and its size
-    stay.
-    """
+    """Write a value into an array, once or seven times; its header and its size stay."""
     if path.suffix != ".npy":
         return flip(rng, path, valid)
     array = np.load(path)

@@ -1,6 +1,4 @@
-"""Milliseconds on a GPU or a CPU: events on the device, after a warm-up; and what a profiler
-sees.
-"""
+"""Milliseconds on a GPU or a CPU, and what a profiler sees."""
 
 import statistics
 import time
@@ -35,8 +33,9 @@ class Clock:
 
 
 def median_of(samples: list[list[float]]) -> Times:
-    """Return the median of all samples, and the medians of each turn: their distance says how exact
-    the first is.
+    """Return the median of all samples, and those of each turn.
+
+    The distance of the turns' medians says how exact the first one is.
     """
     return {
         "ms": statistics.median(value for turn in samples for value in turn),
@@ -67,17 +66,18 @@ def measure_in_turn(
             try:
                 call()
                 samples_by_name[name].append([call() for _ in range(samples)])
-            except Exception as error:  # such as too little memory, or a layer that refuses a type
+            except Exception as error:
+                # There may be too little memory, or a layer may refuse a type.
                 failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     return {name: median_of(times) for name, times in samples_by_name.items() if name not in failed}
 
 
 def profile(call: Callable[[], Any], steps: int, device: torch.device) -> dict[str, Any]:
-    """Return what a profiler sees of a call with some steps: kernels of a step, the GPU's busy
-    share, the longest.
+    """Return what a profiler sees of a call that takes some steps.
 
-    The share is the time of all kernels divided by the time of the same call without the profiler,
-    which slows the host down. On a CPU there are operations in place of kernels.
+    It is the number of kernels of a step, the GPU's busy share, and the longest kernels. The share
+    is the time of all kernels divided by the time of the same call without the profiler, which
+    slows the host down. On a CPU there are operations in place of kernels.
     """
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler

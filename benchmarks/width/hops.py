@@ -1,12 +1,12 @@
-"""Replaces the edges of a graph by features of K hops, as SIGN does: then a GCN is a network of
-each node alone.
+"""Replaces the edges of a graph by features of K hops, as SIGN does.
 
-python -m benchmarks.width.hops places.npz places_sign.npz 2
+    python -m benchmarks.width.hops places.npz places_sign.npz 2
 
-The new features are x, Āx, ... Ā^K x, with Ā = D^(-1/2) A D^(-1/2), each scaled to unit variance.
-Nodes without a class are left out. It also prints the test scores of what needs no features: the
-most frequent class, and label propagation, where a node takes the class with the largest sum over K
-hops. Source: SIGN (Frasca et al., 2020).
+On the new graph a GCN computes the output of each node from its features alone. The new features
+are x, Āx, ... Ā^K x, with Ā = D^(-1/2) A D^(-1/2), each scaled to unit variance. Nodes without a
+class are left out. It also prints the test scores of what needs no features: the most frequent
+class, and label propagation, where a node takes the class with the largest sum over K hops. Source:
+SIGN (Frasca et al., 2020).
 """
 
 import sys
@@ -22,9 +22,8 @@ def main(graph: str, out: str, hops: str) -> None:
     source, target = read["edge_index"]
     nodes = len(read["x"])
     root = np.bincount(target, minlength=nodes).clip(1) ** -0.5
-    adj = sp.csr_matrix(
-        ((root[source] * root[target]).astype(np.float32), (target, source)), (nodes, nodes)
-    )
+    weights = (root[source] * root[target]).astype(np.float32)
+    adj = sp.csr_matrix((weights, (target, source)), (nodes, nodes))
     labelled = read["train"] | read["val"] | read["test"]
     x = read["x"]
     parts = []
@@ -33,14 +32,13 @@ def main(graph: str, out: str, hops: str) -> None:
         parts.append(x[labelled])
     features = np.concatenate(parts, axis=1)
     features = (features - features.mean(axis=0)) / features.std(axis=0).clip(1e-6)
-    one = np.zeros((2, 1), np.int64)  # a graph file needs an edge: node 0 has one to itself
+    loop = np.zeros((2, 1), np.int64)  # A graph file needs an edge: node 0 has one to itself.
     masks = {name: read[name][labelled] for name in ("train", "val", "test")}
-    np.savez(out, x=features, edge_index=one, y=read["y"][labelled], **masks)
+    np.savez(out, x=features, edge_index=loop, y=read["y"][labelled], **masks)
     constant, propagated = without_features(adj, read, int(hops))
-    print(
-        f"{len(features)} nodes, {features.shape[1]} features; test scores without them: ", end=""
-    )
-    print(f"one class {constant:.1%}, label propagation {propagated:.1%}")
+    scores = f"one class {constant:.1%}, label propagation {propagated:.1%}"
+    sizes = f"{len(features)} nodes, {features.shape[1]} features"
+    print(f"{sizes}; test scores without them: {scores}")
 
 
 def without_features(

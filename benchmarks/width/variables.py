@@ -1,14 +1,14 @@
-"""Makes the graph of variable names: the source of installed Python packages; predict the name of a
-local variable.
+"""Makes the graph of variable names, of which a model predicts those of local variables.
 
-python -m benchmarks.width.variables variables.npz
+    python -m benchmarks.width.variables variables.npz
 
-A node is a node of a syntax tree, or a local variable of a function. It has edges to its parent, to
-the statement or expression before it, and a variable to all its uses, in both directions. Features:
-what kind of node it is, which part of its parent, and the names in it that are no local variables,
-TF-IDF, 64 components. Class of a variable: its name, if that is one of the 500 most frequent. Whole
-files are for training, validation or test. The packages are those that gistgnn needs, so only their
-versions change the graph. Their licences: BSD-3-Clause, MIT, and Matplotlib's.
+It is made of the source of installed Python packages. A node is a node of a syntax tree, or a local
+variable of a function. It has edges to its parent, to the statement or expression before it, and a
+variable to all its uses, in both directions. Features: what kind of node it is, which part of its
+parent, and the names in it that are no local variables, TF-IDF, 64 components. Class of a variable:
+its name, if that is one of the 500 most frequent. Whole files are for training, validation or test.
+The packages are those that gistgnn needs, so only their versions change the graph. Their licences:
+BSD-3-Clause, MIT, and Matplotlib's.
 """
 
 import ast
@@ -57,19 +57,13 @@ class Source:
             for name in sorted(local_names(tree)):
                 variables[name] = self.node("variable")
                 self.variables.append((variables[name], name, file))
-        name = next(
-            (
-                getattr(tree, key)
-                for key in ("id", "arg")
-                if isinstance(getattr(tree, key, None), str)
-            ),
-            "",
-        )
+        names = [getattr(tree, key, None) for key in ("id", "arg")]
+        name = next((name for name in names if isinstance(name, str)), "")
         hidden = name in variables and not isinstance(tree, ast.keyword)
         shown = " ".join(str(getattr(tree, key, None) or "") for key in ("attr", "name", "module"))
-        number = self.node(
-            f"{type(tree).__name__} .{part} {'' if hidden else name} {shown} {constant(tree)}"
-        )
+        shown_name = "" if hidden else name
+        kind = type(tree).__name__
+        number = self.node(f"{kind} .{part} {shown_name} {shown} {constant(tree)}")
         if parent is not None:
             self.edges.append((parent, number))
         if hidden:
@@ -142,13 +136,13 @@ def main(out: str) -> None:
     part = np.full(len(kind), -1)
     for node, name, file in source.variables:
         if name in frequent:
-            y[node], part[node] = frequent[name], group[file]
+            y[node] = frequent[name]
+            part[node] = group[file]
     masks = {name: part == number for number, name in enumerate(("train", "val", "test"))}
     np.savez(out, x=x, edge_index=edges, y=y, **masks)
-    print(
-        f"{len(kind)} nodes, {edges.shape[1]} edges, {(part >= 0).sum()} variables of {NAMES} "
-        f"names, {len(read)} files"
-    )
+    labelled = (part >= 0).sum()
+    sizes = f"{len(kind)} nodes, {edges.shape[1]} edges"
+    print(f"{sizes}, {labelled} variables of {NAMES} names, {len(read)} files")
 
 
 if __name__ == "__main__":
