@@ -29,16 +29,8 @@ RUNNERS = ("in-turn", "fused", "auto")
 HIDDEN_LAYERS = 2
 DROPOUT = 0.5
 CLUSTERS = 150
-HEAD = [
-    "model",
-    "width",
-    "m",
-    "ours: in turn, fused, auto",
-    "PyG",
-    "auto / better: ours",
-    "PyG",
-    "PyG / ours",
-]
+HEAD = ["model", "width", "m", "ours: in turn, fused, auto", "PyG"]
+HEAD += ["auto / better: ours", "PyG", "PyG / ours"]
 Samples = dict[tuple[str, str], list[float]]  # milliseconds of a step, by (whose model, runner)
 
 
