@@ -1,14 +1,15 @@
-"""Scores of runs with the clusters that are chosen for a graph, and with others, beside what their
-batches show.
+"""Scores of runs with the clusters that are chosen for a graph, and with others.
 
     python -m benchmarks.batches places.npz --train --model graphsage --hidden 256 256 --epochs 12
 
 A row for the defaults, then one for every size of clusters and of batches, all with as many epochs.
+Each also says what its batches show: how mixed the labels of a batch are.
 Finished runs stay in ``--runs``; the same command goes on where it was stopped.
 """
 
 import argparse
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,13 @@ BATCH_NODES = (1000, 2000, 4000)
 def row(name: str, run: dict[str, Any]) -> str:
     """Return a row of the table."""
     batches = run["batches"]
-    values = (
-        f"{batches['clusters']:,}",
-        str(batches["clusters_per_batch"]),
-        f"{batches['label_entropy']:.0%}",
-    )
-    return (
-        f"| {name} | {' | '.join(values)} | {run['steps']:,} | "
-        f"{100 * run['test']['accuracy']:.1f} |"
-    )
+    cells = [name]
+    cells.append(f"{batches['clusters']:,}")
+    cells.append(str(batches["clusters_per_batch"]))
+    cells.append(f"{batches['label_entropy']:.0%}")
+    cells.append(f"{run['steps']:,}")
+    cells.append(f"{100 * run['test']['accuracy']:.1f}")
+    return f"| {' | '.join(cells)} |"
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -46,34 +45,17 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     args = parser.parse_args(words)
     nodes = load(args.dataset, args.data_root).num_nodes
-    base = [
-        "--dataset",
-        args.dataset,
-        "--data-root",
-        args.data_root,
-        "--sampler",
-        "clusters",
-        *args.train,
-    ]
-    print(
-        "| clusters | c | q | entropy of labels | steps | test, % |\n| --- | --- | --- | --- | --- "
-        "| --- |"
-    )
-    print(row("chosen", trained_once(base, args.runs)), flush=True)
-    for size in args.cluster_nodes:
-        for batch in args.batch_nodes:
-            c = min(max(nodes // size, 1), nodes)
-            given = [
-                *base,
-                "--clusters",
-                str(c),
-                "--clusters-per-batch",
-                str(max(round(batch * c / nodes), 1)),
-            ]
-            print(
-                row(f"{size} nodes, {batch:,} in a batch", trained_once(given, args.runs)),
-                flush=True,
-            )
+    defaults = ["--dataset", args.dataset, "--data-root", args.data_root]
+    defaults += ["--sampler", "clusters", *args.train]
+    print("| clusters | c | q | entropy of labels | steps | test, % |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    print(row("chosen", trained_once(defaults, args.runs)), flush=True)
+    for cluster_nodes, batch_nodes in product(args.cluster_nodes, args.batch_nodes):
+        clusters = min(max(nodes // cluster_nodes, 1), nodes)
+        in_batch = max(round(batch_nodes * clusters / nodes), 1)
+        sizes = ["--clusters", str(clusters), "--clusters-per-batch", str(in_batch)]
+        run = trained_once([*defaults, *sizes], args.runs)
+        print(row(f"{cluster_nodes} nodes, {batch_nodes:,} in a batch", run), flush=True)
 
 
 if __name__ == "__main__":

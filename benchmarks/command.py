@@ -12,20 +12,23 @@ from gistgnn.storage.whole_files import replacing
 
 
 def output_of(*words: object) -> str:
-    """Run a command of gistgnn and return what it prints; its warnings and progress are not
-    shown.
+    """Run a command of gistgnn and return what it prints.
+
+    Its warnings and progress are not shown. If it fails, this process ends with its errors.
     """
     line = [sys.executable, "-m", "gistgnn", *map(str, words)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"gistgnn {' '.join(line[3:])}: status {done.returncode}\n{done.stderr}")
-    return done.stdout
+    process = subprocess.run(line, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(
+            f"gistgnn {' '.join(line[3:])}: status {process.returncode}\n{process.stderr}"
+        )
+    return process.stdout
 
 
 def json_of(*words: object) -> dict[str, Any]:
     """Run a command of gistgnn and return the JSON that it prints."""
-    found: dict[str, Any] = json.loads(output_of(*words, "--json"))
-    return found
+    printed: dict[str, Any] = json.loads(output_of(*words, "--json"))
+    return printed
 
 
 def trained(*words: object) -> dict[str, Any]:
@@ -35,25 +38,28 @@ def trained(*words: object) -> dict[str, Any]:
 
 
 def trained_once(words: list[str], runs: Path) -> dict[str, Any]:
-    """Run `gistgnn train`, unless ``runs`` has its result.json already: a file with a JSON entry
-    for each command.
+    """Run `gistgnn train`, unless the file ``runs`` has the result already.
+
+    Args:
+        words: the options of the command.
+        runs: a JSON file; it has a result.json for each command, by its options.
     """
     key = " ".join(words)
-    known: dict[str, Any] = json.loads(runs.read_text(encoding="utf-8")) if runs.exists() else {}
-    if key not in known:
+    results: dict[str, Any] = json.loads(runs.read_text(encoding="utf-8")) if runs.exists() else {}
+    if key not in results:
         print(f"gistgnn train {key}", file=sys.stderr, flush=True)
-        known[key] = trained(*words)
+        results[key] = trained(*words)
         runs.parent.mkdir(parents=True, exist_ok=True)
         with replacing(runs) as file:
-            file.write_text(json.dumps(known), encoding="utf-8")
-    found: dict[str, Any] = known[key]
-    return found
+            file.write_text(json.dumps(results), encoding="utf-8")
+    result: dict[str, Any] = results[key]
+    return result
 
 
-def drop_from_cache(place: Path) -> None:
-    """Ask the system to forget what it holds of a file, or of the files of a folder."""
-    for path in place.iterdir() if place.is_dir() else [place]:
-        handle = os.open(path, os.O_RDONLY)
+def drop_from_cache(path: Path) -> None:
+    """Ask the system to drop a file, or the files of a folder, from its cache."""
+    for file in path.iterdir() if path.is_dir() else [path]:
+        handle = os.open(file, os.O_RDONLY)
         os.fsync(handle)
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(handle)

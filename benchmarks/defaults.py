@@ -1,12 +1,12 @@
-"""Scores of `gistgnn train` with its defaults, with m = 4, and with the defaults that small graphs
-had before.
+"""Scores of `gistgnn train` with its defaults, with m = 4, and with earlier defaults.
 
     python -m benchmarks.defaults --data-root ../shared/data --seeds 3
     python -m benchmarks.defaults --data-root ../shared/data --seeds 3 --datasets cora citeseer \\
         --train-nodes 300 1000
 
-With ``--train-nodes``, random splits stand for the published one: as many training nodes, 400 for
-validation. Finished runs stay in ``--out``. The same command goes on where it was stopped.
+The earlier defaults are those that small graphs had. With ``--train-nodes``, random splits stand
+for the published one: as many training nodes, 400 for validation. Finished runs stay in ``--out``.
+The same command goes on where it was stopped.
 """
 
 import argparse
@@ -23,16 +23,8 @@ from benchmarks.command import trained_once
 from gistgnn.graphs import load, save_file
 from gistgnn.utils.formats import mean_sd
 
-ON_CLUSTERS = (
-    "--model",
-    "graphsage",
-    "--sampler",
-    "clusters",
-    "--clusters",
-    "300",
-    "--epochs",
-    "40",
-)
+ON_CLUSTERS = ("--model", "graphsage", "--sampler", "clusters")
+ON_CLUSTERS += ("--clusters", "300", "--epochs", "40")
 DATASETS: dict[str, tuple[str, ...]] = {
     "digits": (),
     "cora": (),
@@ -55,21 +47,19 @@ def split_at_random(dataset: str, root: str, train: int, folder: Path) -> str:
     order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
     for mask, nodes in zip(masks, order.tensor_split([train, train + 400]), strict=True):
         mask[nodes] = True
+    path = folder / f"{dataset}-{train}.npz"
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(
-        replace(graph, train=masks[0], val=masks[1], test=masks[2]),
-        path := folder / f"{dataset}-{train}.npz",
-    )
+    save_file(replace(graph, train=masks[0], val=masks[1], test=masks[2]), path)
     return str(path)
 
 
 def row(dataset: str, name: str, records: list[dict[str, Any]]) -> str:
     """Return a row of the table: scores in per cent, mean and standard deviation over the seeds."""
-    last = [run["last"] for run in records]
-    scores = [mean_sd([100 * run["test"]["accuracy"] for run in runs]) for runs in (records, last)]
-    shares = [run["coverage"]["never_trained"] for run in records]
-    values = (*scores, f"{records[0]['rounds']}", f"{100 * fmean(shares):.1f}")
-    return f"| {dataset} | {name} | {' | '.join(values)} |"
+    best = mean_sd([100 * run["test"]["accuracy"] for run in records])
+    last = mean_sd([100 * run["last"]["test"]["accuracy"] for run in records])
+    never_trained = 100 * fmean(run["coverage"]["never_trained"] for run in records)
+    rounds = records[0]["rounds"]
+    return f"| {dataset} | {name} | {best} | {last} | {rounds} | {never_trained:.1f} |"
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -89,25 +79,19 @@ def main(words: Sequence[str] | None = None) -> None:
         help="the finished runs",
     )
     args = parser.parse_args(words)
-    print(
-        "| graph | run | test at best validation, % | test at the end, % | rounds | never trained, "
-        "% |"
-    )
+    tests = "test at best validation, % | test at the end, %"
+    print(f"| graph | run | {tests} | rounds | never trained, % |")
     print("| --- | --- | --- | --- | --- | --- |")
     for dataset, train in product(args.datasets, args.train_nodes):
         file = split_at_random(dataset, args.data_root, train, args.out) if train else dataset
         for name in args.runs:
-            words = [
-                "--dataset",
-                file,
-                *DATASETS[dataset],
-                *RUNS[name],
-                "--data-root",
-                args.data_root,
-            ]
-            seeds = ([*words, "--seed", str(seed)] for seed in range(args.seeds))
-            runs = [trained_once(each, args.out / "runs.json") for each in seeds]
-            print(row(f"{dataset} {train or ''}", name, runs), flush=True)
+            options = ["--dataset", file, *DATASETS[dataset], *RUNS[name]]
+            options += ["--data-root", args.data_root]
+            records = []
+            for seed in range(args.seeds):
+                line = [*options, "--seed", str(seed)]
+                records.append(trained_once(line, args.out / "runs.json"))
+            print(row(f"{dataset} {train or ''}", name, records), flush=True)
 
 
 if __name__ == "__main__":

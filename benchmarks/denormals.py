@@ -1,11 +1,11 @@
-"""What denormal numbers cost: processor time of operations and of steps with and without them.
+"""What denormal numbers cost: the time of operations and of steps with and without them.
 
     python -m benchmarks.denormals --operations
     python -m benchmarks.denormals --dataset amazon-computers --data-root ../shared/data --lr 0.04
 
-Operations take turns. So do two copies of one GraphSAGE, step by step, on the same batches: a row
-is the median of some steps, and says which share of the numbers was denormal in the copy that keeps
-them.
+Times are those of the processor. Operations take turns. So do two copies of one GraphSAGE, step by
+step, on the same batches: a row is the median of some steps, and says which share of the numbers
+was denormal in the copy that keeps them.
 """
 
 import argparse
@@ -35,9 +35,7 @@ SMALLEST_NORMAL = torch.finfo(torch.float32).smallest_normal
 
 
 def step(model: nn.Module, optimizer: Optimizer, batch: Batch) -> tuple[list[float], Tensor, float]:
-    """Take a step; return the seconds of its parts, the logits of the training nodes, and the
-    loss.
-    """
+    """Take a step; return the seconds of its parts, the training nodes' logits, and the loss."""
     times = [time.thread_time()]
     optimizer.zero_grad()
     logits = forward(model, batch)[batch.loss_nodes]
@@ -69,9 +67,7 @@ def shares(model: nn.Module, optimizer: Optimizer, logits: Tensor) -> list[float
 
 
 def operations(scale: float) -> dict[str, Callable[[], object]]:
-    """Return operations on numbers near 1, or on such whose operands or results are near this
-    scale.
-    """
+    """Return operations whose operands or results are near this scale; 1 for normal numbers."""
     draws = torch.rand(1_000_000) + 0.5
     small = draws * scale
     root = draws * scale**0.5
@@ -103,9 +99,9 @@ def print_operations(turns: int = 12, calls: int = 3) -> None:
     cases = {"normal": operations(1.0), "denormal": operations(1e-39), "zero": operations(1e-39)}
     least: dict[tuple[str, str], float] = {}
     for _ in range(turns):
-        for case, named in cases.items():
+        for case, operations_of_case in cases.items():
             with denormals_as_zero() if case == "zero" else nullcontext():
-                for name, operation in named.items():
+                for name, operation in operations_of_case.items():
                     begun = time.thread_time()
                     for _ in range(calls):
                         operation()
@@ -124,7 +120,14 @@ def main() -> None:
     parser.add_argument("--clusters", type=int, default=100)
     parser.add_argument("--clusters-per-batch", type=int, default=10)
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--every", type=int, default=10, help="steps of a row")
+    parser.add_argument(
+        "--every",
+        dest="row_steps",
+        type=int,
+        default=10,
+        metavar="STEPS",
+        help="steps of a row",
+    )
     parser.add_argument("--lr", type=float, default=0.04)
     parser.add_argument("--dropout", type=float, default=0.2)
     parser.add_argument(
@@ -147,41 +150,42 @@ def main() -> None:
     gist = GIST(build, (options.width, options.width), 1)
     sampling = ClusterSampling(options.clusters, options.clusters_per_batch)
     sampler = make_sampler(gist, graph, sampling, False)
-    models = {name: gist.full_spec.from_seed().train() for name in ("kept", "zero")}
+    models = {name: gist.full_spec.from_seed().train() for name in ("denormal", "zero")}
     adam = {"lr": options.lr, "fused": not options.plain_adam}
-    optimizers = {
-        name: torch.optim.Adam(model.parameters(), **adam) for name, model in models.items()
-    }
+
+    def make_optimizers() -> dict[str, Optimizer]:
+        return {
+            name: torch.optim.Adam(model.parameters(), **adam) for name, model in models.items()
+        }
+
+    optimizers = make_optimizers()
     seconds: dict[str, list[list[float]]] = {name: [] for name in models}
     rows = []
     with closing(sampler.batches(0, options.steps)) as batches:
         for number, batch in enumerate(batches, 1):
             losses = {}
-            if options.reset and number % options.every == 1:
-                optimizers = {
-                    name: torch.optim.Adam(model.parameters(), **adam)
-                    for name, model in models.items()
-                }
-            # the first one finds a cold batch
+            if options.reset and number % options.row_steps == 1:
+                optimizers = make_optimizers()
+            # The copy that goes first reads the batch into the cache, so they take turns in it.
             order = list(models) if number % 2 else list(reversed(models))
             for name in order:
                 model = models[name]
                 torch.manual_seed(number)
                 with denormals_as_zero() if name == "zero" else nullcontext():
-                    taken, logits, losses[name] = step(model, optimizers[name], batch)
-                seconds[name].append(taken)
-                if name == "kept" and number % options.every == 0:
-                    found = shares(model, optimizers[name], logits)
-            if number % options.every == 0:
-                row = [f"{number - options.every + 1} to {number}"]
+                    seconds_of_step, logits, losses[name] = step(model, optimizers[name], batch)
+                seconds[name].append(seconds_of_step)
+                if name == "denormal" and number % options.row_steps == 0:
+                    shares_of_row = shares(model, optimizers[name], logits)
+            if number % options.row_steps == 0:
+                row = [f"{number - options.row_steps + 1} to {number}"]
                 for name in models:
-                    parts = [
-                        statistics.median(column) for column in zip(*seconds[name], strict=True)
-                    ]
-                    row.append(" + ".join(f"{part:.2f}" for part in parts) + f" = {sum(parts):.2f}")
+                    columns = zip(*seconds[name], strict=True)
+                    parts = [statistics.median(column) for column in columns]
+                    summands = " + ".join(f"{part:.2f}" for part in parts)
+                    row.append(f"{summands} = {sum(parts):.2f}")
                     seconds[name].clear()
-                row += [f"{100 * value:.1f} %" for value in found]
-                row += [f"{losses['kept']:.4g}, {losses['zero']:.4g}"]
+                row += [f"{100 * value:.1f} %" for value in shares_of_row]
+                row += [f"{losses['denormal']:.4g}, {losses['zero']:.4g}"]
                 rows.append(row)
     head = ["steps", "s (forward + backward + Adam), denormal", "s, zero"]
     head += ["probabilities", "gradients", "Adam's means", "its squares", "losses"]

@@ -1,12 +1,11 @@
-"""Trains on ranks of `benchmarks/cluster.sh`, and compares the time of their exchanges with that of
-the formula.
+"""Compares the time of ranks' exchanges with that of the formula.
 
     torchrun ... -m benchmarks.exchanges FOLDER train ...             # gistgnn with a clock
     python -m benchmarks.exchanges FOLDER report MBIT MILLISECONDS
 
-The ranks share the cores of one machine, so they come to an exchange at different times. It counts
-from the moment the last one has come until the last one has all it needs: they share a clock as
-well.
+The ranks are those of `benchmarks/cluster.sh`. They share the cores of one machine, so they come to
+an exchange at different times. It counts from the moment the last one has come until the last one
+has all it needs: they share a clock as well.
 """
 
 import atexit
@@ -30,9 +29,9 @@ def main() -> None:
     times: list[tuple[float, float]] = []
     plain = Ranks.exchange
 
-    def exchange(self: Ranks, *given: Any) -> Any:
+    def exchange(self: Ranks, *arguments: Any) -> Any:
         begun = time.monotonic()
-        arrived = plain(self, *given)
+        arrived = plain(self, *arguments)
         times.append((begun, time.monotonic()))
         return arrived
 
@@ -44,27 +43,35 @@ def main() -> None:
 
 
 def report(folder: Path, mbit: float, delay: float) -> None:
-    found = json.loads((folder / "result.json").read_text())["communication"]
-    every = [json.loads(path.read_text()) for path in sorted(folder.glob("times-*.json"))]
-    lasted = [
-        max(end for _, end in one) - max(begun for begun, _ in one)
-        for one in zip(*every, strict=True)
-    ]
-    formula = found["formula"]
-    mean = {name: fmean(found[name]) for name in ("sent", "seconds", "waited")}
-    least = 8 * formula["gist"] / mbit / 1e6
-    print(f"{mbit:g} Mbit/s, {found['ranks']} ranks, {found['rounds']} rounds; a round of a rank: "
-          "sent "
-          f"{mean['sent'] / 1e6:.2f} MB (formula {formula['gist'] / 1e6:.2f}, local SGD "
-          f"{formula['local_sgd'] / 1e6:.1f}, data parallel {formula['data_parallel'] / 1e6:.0f}), "
-          "in its exchanges "
-          f"{mean['seconds']:.2f} s, waiting and messages {mean['waited']:.2f} s")  # fmt: skip
-    both = [2 * median(lasted[2:]), 2 * min(lasted[2:])]  # the first round has no moments yet
+    communication = json.loads((folder / "result.json").read_text())["communication"]
+    times_of_ranks = [json.loads(path.read_text()) for path in sorted(folder.glob("times-*.json"))]
+    lasted = []
+    for exchange in zip(*times_of_ranks, strict=True):
+        last_begin = max(begun for begun, _ in exchange)
+        last_end = max(end for _, end in exchange)
+        lasted.append(last_end - last_begin)
+    formula = communication["formula"]
+    ranks = communication["ranks"]
+    rounds = communication["rounds"]
+    mean = {name: fmean(communication[name]) for name in ("sent", "seconds", "waited")}
     print(
-        f"two exchanges: median {both[0]:.2f} s, least {both[1]:.2f} s; the formula's bytes take "
-        f"{least:.2f} s, with "
-        f"the delays {least + 2 * delay:.2f} s: {both[0] / least:.2f} and "
-        f"{both[0] / (least + 2 * delay):.2f} times"
+        f"{mbit:g} Mbit/s, {ranks} ranks, {rounds} rounds; a round of a rank: "
+        f"sent {mean['sent'] / 1e6:.2f} MB "
+        f"(formula {formula['gist'] / 1e6:.2f}, "
+        f"local SGD {formula['local_sgd'] / 1e6:.1f}, "
+        f"data parallel {formula['data_parallel'] / 1e6:.0f}), "
+        f"in its exchanges {mean['seconds']:.2f} s, "
+        f"waiting and messages {mean['waited']:.2f} s"
+    )
+    # A round has two exchanges. In the first round Adam has no moments yet to send.
+    typical = 2 * median(lasted[2:])
+    shortest = 2 * min(lasted[2:])
+    transfer = 8 * formula["gist"] / mbit / 1e6
+    with_delays = transfer + 2 * delay
+    print(
+        f"two exchanges: median {typical:.2f} s, least {shortest:.2f} s; "
+        f"the formula's bytes take {transfer:.2f} s, with the delays {with_delays:.2f} s: "
+        f"{typical / transfer:.2f} and {typical / with_delays:.2f} times"
     )
 
 

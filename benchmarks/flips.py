@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument(
         "--bytes", type=int, default=1000, help="flipped in each file (default: 1000)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the places (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random bits (default: 0)")
     options = parser.parse_args()
     graph = load("digits")
 
@@ -46,49 +46,52 @@ def main() -> None:
         saving = Saving(folder / "checkpoints", every=1)
         counts = iter(range(3))
         stop = [InterruptWhen(lambda: next(counts) == 1)]
-        gist.fit(
+        result = gist.fit(
             graph, epochs=200, local_steps=5, callbacks=stop, saving=saving, progress=False
-        ).save(folder / "run")
-        place = Checkpoints(saving.path).newest()
-        assert place
-        run = json.loads((place / "state.json").read_text(encoding="utf-8"))["run"]
-        model = folder / "run" / "model.safetensors"
+        )
         saved = folder / "run"
-        files: dict[Path, Callable[[], object]] = {model: lambda: load_run(saved, build)}
-        files |= {path: lambda: Checkpoint(place, run) for path in sorted(place.iterdir())}
-        rows = [row(path, opened, options) for path, opened in files.items()]
+        result.save(saved)
+        checkpoint = Checkpoints(saving.path).newest()
+        assert checkpoint
+        run = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))["run"]
+        readers: dict[Path, Callable[[], object]] = {
+            saved / "model.safetensors": lambda: load_run(saved, build)
+        }
+        for path in sorted(checkpoint.iterdir()):
+            readers[path] = lambda: Checkpoint(checkpoint, run)
+        rows = [row(path, read, options) for path, read in readers.items()]
     print(table(["file", "bytes", "flipped", "refused"], rows))
 
 
-def row(path: Path, opened: Callable[[], object], options: argparse.Namespace) -> list[str]:
-    """Flip a bit of some bytes of a file, one after another, and open it each time."""
+def row(path: Path, read: Callable[[], object], options: argparse.Namespace) -> list[str]:
+    """Flip a bit of some bytes of a file, one after another, and read it each time."""
     size = path.stat().st_size
     rng = random.Random(options.seed)
-    opened()
-    places = range(size) if size <= options.bytes else rng.sample(range(size), options.bytes)
+    read()
+    offsets = range(size) if size <= options.bytes else rng.sample(range(size), options.bytes)
     refused = 0
-    for at in places:
-        with flipped(path, at, 1 << rng.randrange(8)):
+    for offset in offsets:
+        with flipped(path, offset, 1 << rng.randrange(8)):
             try:
-                opened()
+                read()
             except InputError:
                 refused += 1
             else:
-                print(f"{path.name}: byte {at} was read", file=sys.stderr)
-    return [path.name, f"{size:,}", f"{len(places):,}", f"{refused:,}"]
+                print(f"{path.name}: byte {offset} was read", file=sys.stderr)
+    return [path.name, f"{size:,}", f"{len(offsets):,}", f"{refused:,}"]
 
 
 @contextmanager
-def flipped(path: Path, at: int, bit: int) -> Iterator[None]:
-    """Flip a bit of one byte in place, and put it back."""
+def flipped(path: Path, offset: int, bit: int) -> Iterator[None]:
+    """Flip a bit of one byte in the file, and afterwards write the byte as it was."""
     with path.open("r+b", buffering=0) as file:
-        file.seek(at)
+        file.seek(offset)
         byte = file.read(1)[0]
-        for value in (byte ^ bit, byte):
-            file.seek(at)
-            file.write(bytes([value]))
-            if value != byte:
-                yield
+        file.seek(offset)
+        file.write(bytes([byte ^ bit]))
+        yield
+        file.seek(offset)
+        file.write(bytes([byte]))
 
 
 if __name__ == "__main__":

@@ -32,25 +32,21 @@ OURS = ("parts", "budget")
 
 @dataclass(frozen=True)
 class Setting:
-    """One kind of run: "ordinary", "narrow", "paper", "parts" or "budget"; its name; and its
-    options.
-    """
+    """A run that is tried: its kind, its name in the table, and its options."""
 
-    kind: str
+    kind: str  # "ordinary", "narrow", "paper", "parts" or "budget"
     name: str
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Point:
-    """A setting over its seeds: the median seconds of training and in all, and its test scores in
-    percent.
-    """
+    """A setting over its seeds."""
 
     setting: Setting
-    seconds: float
-    total: float
-    tests: tuple[float, ...]
+    seconds: float  # of training, the median
+    total: float  # seconds of training and of evaluation, the median
+    tests: tuple[float, ...]  # scores in percent
 
     @property
     def test(self) -> float:
@@ -60,46 +56,38 @@ class Point:
 
 def settings(options: argparse.Namespace) -> list[Setting]:
     """Return all settings that the options ask for."""
-    whole = (*SAME, "--local-steps", "1000000000")  # a run is one round
-    found = []
+    one_round = (*SAME, "--local-steps", "1000000000")  # a run is one round
+    chosen = []
     for epochs in options.ordinary:
         for lr in options.lr:
-            words = (*whole, "--sub-gcns", "1", "--epochs", str(epochs), "--lr", f"{lr:g}")
-            found.append(Setting("ordinary", f"ordinary, {epochs} epochs, lr {lr:g}", words))
+            words = (*one_round, "--sub-gcns", "1", "--epochs", str(epochs), "--lr", f"{lr:g}")
+            chosen.append(Setting("ordinary", f"ordinary, {epochs} epochs, lr {lr:g}", words))
             for part in options.narrow:
                 hidden = [str(int(width) // part) for width in values_of("--hidden", options.train)]
                 name = f"narrow, d/{part}, {epochs} epochs, lr {lr:g}"
-                found.append(Setting("narrow", name, (*words, "--hidden", *hidden)))
+                chosen.append(Setting("narrow", name, (*words, "--hidden", *hidden)))
     for epochs in options.paper:
         words = (*SAME, "--sub-gcns", "8", "--lr", "0.01", "--set", "optimizer_state=carry")
-        more = ("--epochs", str(epochs), "--local-steps", str(options.local_steps))
-        found.append(Setting("paper", f"GIST, {epochs} epochs", (*words, *more)))
+        lengths = ("--epochs", str(epochs), "--local-steps", str(options.local_steps))
+        chosen.append(Setting("paper", f"GIST, {epochs} epochs", (*words, *lengths)))
     for epochs in options.parts:
         m = str(options.sub_gcns)
-        words = (
-            *whole,
-            "--method",
-            "parts",
-            "--sub-gcns",
-            m,
-            "--epochs",
-            str(epochs),
-            "--lr",
-            "0.01",
-        )
-        found.append(Setting("parts", f"{m} parts, {epochs} epochs", words))
-    found += [
-        Setting("budget", f"budget of {s:g} s", (*MODEL, "--budget", f"{s:g}s"))
-        for s in options.budget
-    ]
-    return found
+        method = ("--method", "parts", "--sub-gcns", m)
+        words = (*one_round, *method, "--epochs", str(epochs), "--lr", "0.01")
+        chosen.append(Setting("parts", f"{m} parts, {epochs} epochs", words))
+    for seconds in options.budget:
+        words = (*MODEL, "--budget", f"{seconds:g}s")
+        chosen.append(Setting("budget", f"budget of {seconds:g} s", words))
+    return chosen
 
 
 def values_of(option: str, words: Sequence[str]) -> list[str]:
     """Return the values of an option in a command line."""
-    rest = list(words[words.index(option) + 1 :])
-    count = next((place for place, word in enumerate(rest) if word.startswith("--")), len(rest))
-    return rest[:count]
+    following = list(words[words.index(option) + 1 :])
+    count = next(
+        (index for index, word in enumerate(following) if word.startswith("--")), len(following)
+    )
+    return following[:count]
 
 
 def point_of(setting: Setting, results: Sequence[dict[str, Any]]) -> Point:
@@ -113,12 +101,14 @@ def point_of(setting: Setting, results: Sequence[dict[str, Any]]) -> Point:
 
 
 class Frontier:
-    """The best score that runs, (seconds, score), reach within a time, interpolated in the
-    logarithm of time.
+    """The best score that runs reach within a time, interpolated in the logarithm of time.
+
+    Args:
+        runs: (seconds, score) of each run.
     """
 
     def __init__(self, runs: Iterable[tuple[float, float]]) -> None:
-        # no other run equals them in less or equal time; ascending
+        # The runs whose score no other run has in as little time, from the shortest to the longest.
         self.points: list[tuple[float, float]] = []
         for seconds, score in sorted(runs, key=lambda run: (run[0], -run[1])):
             if not self.points or score > self.points[-1][1]:
@@ -127,16 +117,18 @@ class Frontier:
         self._scores = [score for _, score in self.points]
 
     def at(self, seconds: float) -> float | None:
-        """Return the best score within a time; None: no run is so short. After the longest run it
-        is constant.
+        """Return the best score within a time, or None if no run is so short.
+
+        After the longest run it is constant.
         """
         if not self.points or seconds < self.points[0][0]:
             return None
         return float(np.interp(math.log(seconds), self._logs, self._scores))
 
     def reaches(self, score: float) -> float | None:
-        """Return the seconds until a score; None: no run has it. At the earliest, the time of the
-        shortest run.
+        """Return the seconds until a score, or None if no run has it.
+
+        They are at least the time of the shortest run.
         """
         if not self.points or score > self._scores[-1]:
             return None
@@ -145,16 +137,11 @@ class Frontier:
 
 def report(points: Sequence[Point]) -> str:
     """Return the tables: every setting, and what ours wins over ordinary training."""
-    rows = [
-        [
-            point.setting.name,
-            number(point.seconds),
-            number(point.total),
-            f"{point.test:.2f}",
-            str(len(point.tests)),
-        ]
-        for point in points
-    ]
+    rows = []
+    for point in points:
+        seconds_of_point = [number(point.seconds), number(point.total)]
+        scores = [f"{point.test:.2f}", str(len(point.tests))]
+        rows.append([point.setting.name, *seconds_of_point, *scores])
     text = table(["setting", "s", "s, with evaluation", "test, %", "seeds"], rows)
     ordinary = Frontier(
         (point.seconds, point.test) for point in points if point.setting.kind == "ordinary"
@@ -164,80 +151,66 @@ def report(points: Sequence[Point]) -> str:
         return text
     goal = ordinary.points[-1][1] - NEAR
     theirs = ordinary.reaches(goal)
-    own = ours.reaches(goal)
+    ours_after = ours.reaches(goal)
     assert theirs is not None
-    reached = f"{number(own)} s, {theirs / own:.1f}x sooner" if own else "not reached"
+    reached = (
+        f"{number(ours_after)} s, {theirs / ours_after:.1f}x sooner"
+        if ours_after
+        else "not reached"
+    )
     wins = []
     for seconds, score in ordinary.points:
-        won = [
-            f"{other - score:+.2f}" if (other := ours.at(s)) is not None else "—"
-            for s in (seconds, seconds / 2)
-        ]
-        wins.append([number(seconds), f"{score:.2f}", *won])
+        win = points_above(ours.at(seconds), score)
+        win_in_half = points_above(ours.at(seconds / 2), score)
+        wins.append([number(seconds), f"{score:.2f}", win, win_in_half])
     head = ["s", "ordinary, %", "ours, points more", "in half the time"]
-    return (
-        f"{text}\n\nTo {goal:.2f} %: ordinary {number(theirs)} s, ours "
-        f"{reached}.\n\n{table(head, wins)}"
-    )
+    verdict = f"To {goal:.2f} %: ordinary {number(theirs)} s, ours {reached}."
+    return f"{text}\n\n{verdict}\n\n{table(head, wins)}"
+
+
+def points_above(score: float | None, other: float) -> str:
+    """Format how many points a score is above another one."""
+    return "—" if score is None else f"{score - other:+.2f}"
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Train every setting that is not in the folder yet, with every seed, and print the report."""
     options = parse(words)
-    wanted = settings(options)
+    chosen = settings(options)
     results: dict[tuple[str, int], dict[str, Any]] = {}
     for seed in options.seeds:
-        order = list(wanted)
+        order = list(chosen)
         random.Random(seed).shuffle(order)
         for setting in order:
             line = [*options.train, *setting.words, "--seed", str(seed)]
             results[setting.name, seed] = trained_once(line, options.out / "runs.json")
-    print(
-        report(
-            [
-                point_of(each, [results[each.name, seed] for seed in options.seeds])
-                for each in wanted
-            ]
-        )
-    )
+    points = []
+    for setting in chosen:
+        runs = [results[setting.name, seed] for seed in options.seeds]
+        points.append(point_of(setting, runs))
+    print(report(points))
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.frontier", description=__doc__.split("\n")[0]
     )
     add = parser.add_argument
+    rates = [0.001, 0.003, 0.01]
+    epochs: dict[str, Any] = {"type": int, "nargs": "*", "default": [], "metavar": "EPOCHS"}
     add("--ordinary", type=int, nargs="+", default=[5, 10, 20], metavar="EPOCHS")
-    add(
-        "--lr",
-        type=float,
-        nargs="+",
-        default=[0.001, 0.003, 0.01],
-        help="of ordinary and of narrow training",
-    )
-    add(
-        "--narrow", type=int, nargs="*", default=[], metavar="M", help="models of width d/M as well"
-    )
-    add("--paper", type=int, nargs="*", default=[], metavar="EPOCHS", help="GIST with m = 8")
+    add("--lr", type=float, nargs="+", default=rates, help="of ordinary and of narrow training")
+    add("--narrow", **(epochs | {"metavar": "M"}), help="models of width d/M as well")
+    add("--paper", **epochs, help="GIST with m = 8")
     add("--local-steps", type=int, default=15, help="ζ of the paper's GIST")
-    add(
-        "--parts",
-        type=int,
-        nargs="*",
-        default=[],
-        metavar="EPOCHS",
-        help="narrow models, joined at the end",
-    )
+    add("--parts", **epochs, help="narrow models, joined at the end")
     add("--sub-gcns", type=int, default=4, metavar="M", help="how many parts")
     add("--budget", type=float, nargs="*", default=[], metavar="SECONDS")
     add("--seeds", type=int, nargs="+", default=[0])
     add("--out", type=Path, default=Path("runs/frontier"), help="the folder of finished runs")
-    add(
-        "train",
-        nargs="+",
-        metavar="-- TRAIN",
-        help="options of gistgnn train, with --dataset and --hidden",
-    )
+    of_train = "options of gistgnn train, with --dataset and --hidden"
+    add("train", nargs="+", metavar="-- TRAIN", help=of_train)
     return parser.parse_args(words)
 
 

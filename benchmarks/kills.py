@@ -1,13 +1,13 @@
-"""Kills runs at random times, resumes them, and compares what they make with what an unbroken run
-makes.
+"""Kills runs at random times, resumes them, and compares the results with unbroken ones.
 
-    python -m benchmarks.kills --kills 20  # one process with Θ on disk; another resumes
-    python -m benchmarks.kills --kills 20 --disk        # convert, partition, training from the disk
-    python -m benchmarks.kills --kills 20 --ranks 4     # one of four; torchrun starts them again
+    python -m benchmarks.kills --kills 20                     # one process with Θ on disk
+    python -m benchmarks.kills --kills 20 --disk              # commands that work from the disk
+    python -m benchmarks.kills --kills 20 --ranks 4           # one of four ranks
     python -m benchmarks.kills --kills 20 --ranks 4 --then 2  # all four at half time; two resume
 
-Without ranks, each command is killed (SIGKILL) up to three times before it may end. With ranks, it
-is killed once.
+Without ranks, each command is killed (SIGKILL) up to three times before it may end, and the same
+command resumes it. With ranks, it is killed once, and torchrun starts all ranks again. With --disk
+the commands are convert, partition, and training from the folder of clusters.
 """
 
 import argparse
@@ -24,10 +24,16 @@ from pathlib import Path
 
 import psutil
 
+# Commands, by the file or folder that each of them makes.
 WIDE = (
     "train --model graphsage --sub-gcns 8 --set optimizer_state=carry --evaluate-every 2 "
     "--hidden {hidden} {hidden}"
 )
+FROM_CLUSTERS = (
+    "train --dataset {folder}/clusters --sampler clusters --model graphsage --hidden 64 64 "
+    "--sub-gcns 2 --epochs 4 --local-steps 5 --checkpoint-every 1"
+)
+PARTITION = "partition --dataset {folder}/graph --clusters 100 --method stream --memory 2"
 SAVED = "--out {folder}/run --resume"
 ALONE = {"run": f"{WIDE} --epochs 48 --local-steps 1 --store disk {SAVED}"}
 RANKS = {
@@ -35,18 +41,13 @@ RANKS = {
 }
 DISK = {
     "graph": "convert synthetic:papers100m@0.002 {folder}/graph --memory 1",
-    "clusters": "partition --dataset {folder}/graph --clusters 100 --method stream --memory 2 "
-    "--out {folder}/clusters",
-    "run": "train --dataset {folder}/clusters --sampler clusters --model graphsage --hidden 64 64 "
-    "--sub-gcns 2 "
-    f"--epochs 4 --local-steps 5 --checkpoint-every 1 {SAVED}",
+    "clusters": f"{PARTITION} --out {{folder}}/clusters",
+    "run": f"{FROM_CLUSTERS} {SAVED}",
 }
 
 
 def main() -> None:
-    """Run the commands unbroken, then with kills until there are enough, and compare what they have
-    made.
-    """
+    """Run the commands unbroken, then with kills, and compare what they have made."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.kills", description=__doc__.split("\n")[0]
     )
@@ -79,33 +80,30 @@ def main() -> None:
     lengths = {
         made: seconds(words, options.folder / made, options.ranks) for made, words in chain.items()
     }
-    whole = {made: digest(options.folder / made) for made in chain}
-    print(
-        "unbroken: " + ", ".join(f"{made} {length:.1f} s" for made, length in lengths.items()),
-        flush=True,
-    )
+    expected = {made: digest(options.folder / made) for made in chain}
+    in_words = ", ".join(f"{made} {length:.1f} s" for made, length in lengths.items())
+    print(f"unbroken: {in_words}", flush=True)
     while killed < options.kills:
         shutil.rmtree(options.folder)
         for made, words in chain.items():
             after = with_kills(words, options.folder / made, lengths[made], options, rng)
             left = [path.name for path in options.folder.glob(".gistgnn-*")]
-            same = digest(options.folder / made) == whole[made] and not left
-            killed = killed + len(after)
-            different = different + (not same)
-            print(f"{made}: killed after {', '.join(after) or 'nothing'}: "
-                  f"{'the same' if same else f'ANOTHER, left behind: {left}'}",
-                  flush=True)  # fmt: skip
+            same = digest(options.folder / made) == expected[made] and not left
+            killed += len(after)
+            different += not same
+            verdict = "the same" if same else f"ANOTHER, left behind: {left}"
+            print(f"{made}: killed after {', '.join(after) or 'nothing'}: {verdict}", flush=True)
     print(f"{killed} kills, {different} results that differ")
     sys.exit(different > 0)
 
 
 def launch(words: str, out: Path, ranks: int) -> "subprocess.Popen[bytes]":
     """Start a command. Its output goes to a file beside what it makes."""
-    own = Path(sys.executable)
-    start = [str(own.with_name("gistgnn"))]
+    python = Path(sys.executable)
+    start = [str(python.with_name("gistgnn"))]
     if ranks:
         restarts = ["--nproc-per-node", str(ranks), "--max-restarts", "5"]
-        start = [str(own.with_name("torchrun")), "--standalone", *restarts, "-m", "gistgnn"]
+        start = [str(python.with_name("torchrun")), "--standalone", *restarts, "-m", "gistgnn"]
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.with_suffix(".log").open("wb") as log:
         return subprocess.Popen([*start, *words.split()], stdout=log, stderr=log)
@@ -137,10 +135,10 @@ def with_kills(
             process.kill()
             process.wait()
             after.append(f"{patience:.1f} s")
-            if "--resume" in words or not out.exists():
-                continue
-            return after  # all was written already, and the same command would be refused
-        return after if not status else failed(out)
+            if out.exists() and "--resume" not in words:
+                return after  # All was written already, and the same command would be refused.
+            continue
+        return failed(out) if status else after
 
 
 def one_rank_less(
@@ -151,12 +149,13 @@ def one_rank_less(
     time.sleep(patience)
     while not (running := workers(process.pid)):
         if process.poll() is not None:
-            return ["its end"] if not process.returncode else failed(out)
+            return failed(out) if process.returncode else ["its end"]
         time.sleep(0.05)
     rank, worker = rng.choice(running)
     worker.kill()
-    where = newest(out)
-    return [f"{patience:.1f} s (rank {rank}, {where})"] if not process.wait() else failed(out)
+    checkpoint = newest(out)
+    status = process.wait()
+    return failed(out) if status else [f"{patience:.1f} s (rank {rank}, {checkpoint})"]
 
 
 def halved(words: str, out: Path, ranks: int, fewer: int, patience: float) -> list[str]:
@@ -166,40 +165,43 @@ def halved(words: str, out: Path, ranks: int, fewer: int, patience: float) -> li
     for target in [process, *(worker for _, worker in workers(process.pid))]:
         target.kill()
     process.wait()
-    where = newest(out)
-    return [f"{patience:.1f} s ({where})"] if not launch(words, out, fewer).wait() else failed(out)
+    checkpoint = newest(out)
+    status = launch(words, out, fewer).wait()
+    return failed(out) if status else [f"{patience:.1f} s ({checkpoint})"]
 
 
 def workers(torchrun: int) -> list[tuple[int, psutil.Process]]:
     """Return the processes of the ranks by rank number; there may be none at the moment."""
     running = []
     for child in psutil.Process(torchrun).children():
-        with contextlib.suppress(psutil.Error):  # it is ending
+        with contextlib.suppress(psutil.Error):  # A process that is ending shows nothing.
             if rank := child.environ().get("RANK"):
                 running.append((int(rank), child))
     return running
 
 
 def newest(out: Path) -> str:
-    """Return the last checkpoint at this time."""
-    return max(
-        (path.parent.name for path in out.glob("checkpoints/*/state.json")),
-        default="before any checkpoint",
-    )
+    """Return the name of the last checkpoint that a run has written."""
+    names = [path.parent.name for path in out.glob("checkpoints/*/state.json")]
+    return max(names, default="before any checkpoint")
 
 
 def failed(out: Path) -> list[str]:
+    """End with the output of a command that failed."""
     raise SystemExit(out.with_suffix(".log").read_text())
 
 
 def digest(made: Path) -> str:
     """Return a digest of the model of a run, or of the arrays that a folder's manifest names."""
-    found = hashlib.sha256()
+    content = hashlib.sha256()
     manifest = made / "manifest.json"
-    names = json.loads(manifest.read_text())["arrays"] if manifest.exists() else {}
-    for path in [made / f"{name}.npy" for name in sorted(names)] or [made / "model.safetensors"]:
-        found.update(path.name.encode() + path.read_bytes())
-    return found.hexdigest()
+    paths = [made / "model.safetensors"]
+    if manifest.exists():
+        names = json.loads(manifest.read_text())["arrays"]
+        paths = [made / f"{name}.npy" for name in sorted(names)]
+    for path in paths:
+        content.update(path.name.encode() + path.read_bytes())
+    return content.hexdigest()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Scores by PyG's loaders beside those by our samplers of the same kind; loaders that cannot be
-built are left out.
+"""Scores by PyG's loaders beside those by our samplers of the same kind.
+
+Loaders whose packages are not installed are named and left out.
 """
 
 import argparse
@@ -22,27 +23,32 @@ Make = Callable[[Data, int], Any]  # a loader, given the graph and the seed
 
 
 class ClusterData(pyg.ClusterData):
-    """PyG's clusters, by our METIS: its own needs pyg-lib or torch-sparse."""
-
-    def _metis(self, edge_index: Tensor, num_nodes: int) -> Tensor:
-        graph = Graph.from_pyg(self.whole)
-        return cluster(graph.edges, num_nodes, self.num_parts, "metis", 0).assignment
+    """PyG's clusters, cut by our METIS, as PyG needs pyg-lib or torch-sparse for it."""
 
     def __init__(self, data: Data, parts: int) -> None:
-        self.whole = data
+        self.full_data = data
         super().__init__(data, parts, log=False)
+
+    def _metis(self, edge_index: Tensor, num_nodes: int) -> Tensor:
+        graph = Graph.from_pyg(self.full_data)
+        return cluster(graph.edges, num_nodes, self.num_parts, "metis", 0).assignment
 
 
 def kinds(batch_size: int, clusters: int, per_batch: int) -> dict[str, tuple[Sampling, Make]]:
-    """The samplers of ours, and the loaders of the same kind."""
+    """Return our samplers, and the functions that make PyG's loaders of the same kind, by name."""
     parts = clusters // per_batch
 
-    def cut(data: Data, seed: int) -> list[Data]:
+    def cluster_loader(data: Data, seed: int) -> Any:
+        pieces = ClusterData(data, clusters)
+        return pyg.ClusterLoader(pieces, batch_size=per_batch, shuffle=True)
+
+    def list_of_batches(data: Data, seed: int) -> list[Data]:
         order = torch.randperm(clusters, generator=torch.Generator().manual_seed(seed))
-        batches = pyg.ClusterLoader(
-            ClusterData(data, clusters), batch_size=per_batch, sampler=order.tolist()
-        )
-        return list(batches)
+        pieces = ClusterData(data, clusters)
+        return list(pyg.ClusterLoader(pieces, batch_size=per_batch, sampler=order.tolist()))
+
+    def random_nodes(data: Data, seed: int) -> Any:
+        return pyg.RandomNodeLoader(data, num_parts=parts, shuffle=True)
 
     def neighbors(data: Data, seed: int) -> Any:
         options = {"input_nodes": data.train_mask, "batch_size": batch_size, "shuffle": True}
@@ -54,25 +60,19 @@ def kinds(batch_size: int, clusters: int, per_batch: int) -> dict[str, tuple[Sam
             data, batch_size=nodes, num_steps=parts, sample_coverage=20, log=False
         )
 
-    ours = ClusterSampling(clusters, per_batch, precompute=False)
+    by_metis = ClusterSampling(clusters, per_batch, precompute=False)
+    at_random = ClusterSampling(clusters, per_batch, method="random", precompute=False)
     return {
-        "clusters: ClusterLoader": (
-            ours,
-            lambda data, seed: pyg.ClusterLoader(
-                ClusterData(data, clusters), batch_size=per_batch, shuffle=True
-            ),
-        ),
-        "clusters: a list of Data": (ours, cut),
-        "random groups of nodes: RandomNodeLoader": (
-            ClusterSampling(clusters, per_batch, method="random", precompute=False),
-            lambda data, seed: pyg.RandomNodeLoader(data, num_parts=parts, shuffle=True),
-        ),
+        "clusters: ClusterLoader": (by_metis, cluster_loader),
+        "clusters: a list of Data": (by_metis, list_of_batches),
+        "random groups of nodes: RandomNodeLoader": (at_random, random_nodes),
         "neighbours: NeighborLoader": (NeighborSampling(10, batch_size), neighbors),
         "GraphSAINT's nodes: GraphSAINTNodeSampler": (SaintNodeSampling(1), saint),
     }
 
 
 def score(graph: Data, sampler: Any, m: int, seed: int, epochs: int, width: int) -> float:
+    """Train one model; return its test accuracy in percent."""
     features = graph.num_features
     classes = int(graph.y.max()) + 1
     gist = GIST(lambda widths: GraphSAGE(features, widths, classes), (width, width), m, seed=seed)
@@ -95,13 +95,10 @@ def main() -> None:
     graph = load(args.dataset, args.data_root)
     masks = {"train_mask": graph.train, "val_mask": graph.val, "test_mask": graph.test}
     data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, **masks)
-    print(
-        f"| {args.dataset}, test accuracy in % | m | our sampler | PyG's loader |\n| --- | --- | "
-        "--- | --- |"
-    )
-    for name, (ours, make) in kinds(
-        args.batch_size, args.clusters, args.clusters_per_batch
-    ).items():
+    print(f"| {args.dataset}, test accuracy in % | m | our sampler | PyG's loader |")
+    print("| --- | --- | --- | --- |")
+    pairs = kinds(args.batch_size, args.clusters, args.clusters_per_batch)
+    for name, (ours, make) in pairs.items():
         if isinstance(ours, SaintNodeSampling):
             ours = SaintNodeSampling(data.num_nodes * args.clusters_per_batch // args.clusters)
         try:

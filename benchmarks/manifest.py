@@ -1,12 +1,11 @@
-"""Checks the manifest of docs/how-to/workers.md against the schema that the Kubeflow training
-operator publishes.
+"""Checks the manifest of docs/how-to/workers.md against Kubeflow's schema.
 
     git clone --depth 1 --branch v1.9.0 https://github.com/kubeflow/training-operator
     python -m benchmarks.manifest \\
         training-operator/manifests/base/crds/kubeflow.org_pytorchjobs.yaml
 
-It needs jsonschema and pyyaml. An entry that the schema does not have is an error, as for `kubectl
-apply`.
+The schema is the one that its training operator publishes. It needs jsonschema and pyyaml. An entry
+that the schema does not have is an error, as for `kubectl apply`.
 """
 
 import re
@@ -26,7 +25,7 @@ def main() -> None:
         version["schema"]["openAPIV3Schema"] for version in versions if version["name"] == "v1"
     )
     close(schema)
-    # the API server's own
+    # The published schema leaves the metadata to the API server.
     schema["properties"]["metadata"] = {"type": "object", "required": ["name"]}
     errors = list(jsonschema.Draft4Validator(schema).iter_errors(yaml.safe_load(block)))
     for error in errors:
@@ -36,18 +35,20 @@ def main() -> None:
 
 
 def close(schema: Any) -> None:
-    """Refuse entries that a schema does not name, in it and below; a port or an amount may be a
-    number or a text.
+    """Let a schema, and all below it, refuse entries that it does not name.
+
+    A port or an amount may be a number or a text.
     """
     if isinstance(schema, dict):
         if schema.get("x-kubernetes-int-or-string"):
             schema["type"] = ["integer", "string"]
         if "properties" in schema and schema.get("type") == "object":
             schema.setdefault("additionalProperties", False)
-    for below in (
-        schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
-    ):
-        close(below)
+        for part in schema.values():
+            close(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            close(part)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""The peak memory of training steps: PyG on the whole graph and on batches of clusters, beside
-gistgnn.
+"""The peak memory of training steps: PyG, on the whole graph and on batches, beside gistgnn.
 
     python -m benchmarks.memory_table --data-root ../shared/data --most 12
 
@@ -36,12 +35,10 @@ from gistgnn.theta import Store
 METHODS = ("PyG, whole graph", "PyG, batches", "gistgnn")
 LIMITS = (8, 16, 24)
 GIB = 2**30
-# of a model or sub-GCN; nodes of a cluster
-STEPS = 2
-CLUSTER = 200
-# statuses of a process: out of memory; more than `--most`
-OUT = 3
-STOPPED = 4
+STEPS = 2  # of a model, or of a sub-GCN
+CLUSTER = 200  # nodes
+OUT = 3  # the exit status of a process that is out of memory
+STOPPED = 4  # the exit status of one that needs more than `--most`
 
 
 def main() -> None:
@@ -50,21 +47,13 @@ def main() -> None:
         prog="python -m benchmarks.memory_table", description=__doc__.split("\n")[0]
     )
     add = parser.add_argument
+    graphs = ["amazon-computers", "synthetic:amazon2m@0.02"]
+    widths = [1024, 4096, 16384, 32768]
+    most_help = "end a cell of PyG that needs more"
     add("--data-root", default="data")
-    add(
-        "--graphs",
-        nargs="+",
-        default=["amazon-computers", "synthetic:amazon2m@0.02"],
-        metavar="NAME",
-    )
-    add("--widths", type=int, nargs="+", default=[1024, 4096, 16384, 32768], metavar="D")
-    add(
-        "--most",
-        type=float,
-        default=float("inf"),
-        metavar="GIB",
-        help="end a cell of PyG that needs more",
-    )
+    add("--graphs", nargs="+", default=graphs, metavar="NAME")
+    add("--widths", type=int, nargs="+", default=widths, metavar="D")
+    add("--most", type=float, default=float("inf"), metavar="GIB", help=most_help)
     options = parser.parse_args()
     machine = on(describe_machine(torch.get_num_threads(), "cpu"))
     print(f"{machine}\n\n{table(['graph', 'width', *METHODS], [])}")
@@ -83,14 +72,14 @@ def peak(*setting: object) -> str:
         while process.is_alive():
             most = max(most, resident(process.pid or 0)[0])
             time.sleep(PAUSE)
-        if process.exitcode in (0, STOPPED):
-            return (
-                "over the limit of --most" if process.exitcode else f"{most / GIB:.1f}"
-            ) + too_small
+        if process.exitcode == 0:
+            return f"{most / GIB:.1f}{too_small}"
+        if process.exitcode == STOPPED:
+            return f"over the limit of --most{too_small}"
         if process.exitcode != OUT:
             raise RuntimeError(f"{setting} ended with status {process.exitcode}")
         too_small = f", out of memory at {limit}"
-    return too_small[2:]
+    return too_small.removeprefix(", ")
 
 
 def cell(limit: int, method: str, name: str, width: int, most: float, data_root: str) -> None:
@@ -107,21 +96,19 @@ def cell(limit: int, method: str, name: str, width: int, most: float, data_root:
             with tempfile.TemporaryDirectory() as folder:
                 gist = GIST(build, width, 8, store=Store("disk", Path(folder, "theta")))
                 made = batches(graph)
-                for sub in (sub for sub_gcns in gist.rounds(1) for sub in sub_gcns):
-                    steps(sub, made, "edge_index")
+                for round_ in gist.rounds(1):
+                    for sub in round_:
+                        steps(sub, made, "edge_index")
         else:
             with torch.device("meta"):
                 size = sum(parameter.numel() for parameter in build(width).parameters())
             torch.empty(4, size)  # parameters, gradients and two moments
             failed = STOPPED if most < limit else OUT
-            resource.setrlimit(
-                resource.RLIMIT_DATA, (int(min(limit, most) * GIB), resource.RLIM_INFINITY)
-            )
-            steps(
-                build(width),
-                batches(graph) if "batches" in method else [whole_graph(graph)] * STEPS,
-                "CSR",
-            )
+            lower = int(min(limit, most) * GIB)
+            resource.setrlimit(resource.RLIMIT_DATA, (lower, resource.RLIM_INFINITY))
+            model = build(width)
+            made = batches(graph) if "batches" in method else [whole_graph(graph)] * STEPS
+            steps(model, made, "CSR")
     except RuntimeError as error:
         if "allocate" not in str(error):
             raise

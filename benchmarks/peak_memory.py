@@ -1,5 +1,4 @@
-"""Runs a command and prints its seconds, and the peaks of its anonymous and of its mapped resident
-memory.
+"""Runs a command, and prints its seconds and the peaks of its anonymous and mapped memory.
 
     python -m benchmarks.peak_memory [--cgroup GIB] \\
         gistgnn convert synthetic:papers100m@0.1 papers --memory 2
@@ -39,17 +38,13 @@ def main() -> None:
             options.command, preexec_fn=lambda: tasks and tasks.write_text(str(os.getpid()))
         )
         while process.poll() is None:
-            now = [resident(pid) for pid in family(process.pid)]
-            anonymous = max(anonymous, sum(own for own, _ in now))
-            mapped = max(mapped, sum(file for _, file in now))
+            memory_of_processes = [resident(pid) for pid in family(process.pid)]
+            anonymous = max(anonymous, sum(part for part, _ in memory_of_processes))
+            mapped = max(mapped, sum(part for _, part in memory_of_processes))
             time.sleep(PAUSE)
     seconds = time.perf_counter() - started
-    print(
-        f"{seconds:.1f} s, {anonymous / 2**30:.2f} GiB anonymous, {mapped / 2**30:.2f} GiB mapped, "
-        "exit status "
-        f"{process.returncode}",
-        file=sys.stderr,
-    )
+    peaks = f"{anonymous / 2**30:.2f} GiB anonymous, {mapped / 2**30:.2f} GiB mapped"
+    print(f"{seconds:.1f} s, {peaks}, exit status {process.returncode}", file=sys.stderr)
     sys.exit(process.returncode)
 
 
@@ -63,13 +58,12 @@ def family(pid: int) -> list[int]:
 def resident(pid: int) -> tuple[int, int]:
     """Return the bytes of a process's anonymous and mapped resident memory."""
     with contextlib.suppress(OSError):
-        lines = dict(
-            line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        status = Path(f"/proc/{pid}/status").read_text()
+        values = dict(line.split(":", 1) for line in status.splitlines())
+        anonymous, files, shared = (
+            int(values.get(name, "0 kB").split()[0]) for name in ("RssAnon", "RssFile", "RssShmem")
         )
-        anonymous, *files = (
-            int(lines.get(name, "0 kB").split()[0]) for name in ("RssAnon", "RssFile", "RssShmem")
-        )
-        return 1024 * anonymous, 1024 * sum(files)
+        return 1024 * anonymous, 1024 * (files + shared)
     return 0, 0
 
 

@@ -1,10 +1,10 @@
-"""Compares the planned peak of memory with the measured one, for runs whose memory different things
-fill.
+"""Compares the planned peak of memory with the measured one.
 
     python -m benchmarks.plan [--data-root DIR] [--only N ...]
 
-Every run is a `gistgnn train` in its own process. Measured is the most anonymous memory that it
-holds: mapped files are the system's cache, and not counted by the plan. Prints a Markdown table.
+Every run is a `gistgnn train` in its own process; in each, something else fills most of the memory.
+Measured is the most anonymous memory that it holds: mapped files are the system's cache, and not
+counted by the plan. Prints a Markdown table.
 """
 
 import argparse
@@ -23,30 +23,22 @@ TENTH = "--dataset synthetic:amazon2m@0.1 --model graphsage"
 RANDOM = "--sampler clusters --set cluster_method=random"
 DISK = "--local-steps 1 --store disk"
 
-# What fills the memory: m and the options of the run. Each has two rounds: the second also holds
+BASELINE = f"{WIDE} --hidden 4096 4096 --epochs 2 --local-steps 1"
+SUB_GCNS = f"{WIDE} --hidden 8192 8192 {RANDOM} --clusters 40 --epochs 8 --local-steps 2"
+FUSED = f"{COMPUTERS} --hidden 1024 1024 --runner fused --epochs 32 --local-steps 2"
+ATTENTION = f"{COMPUTERS} --model gat --hidden 256 --epochs 4 --local-steps 2"
+GRAPH = f"{TENTH} --hidden 16 {RANDOM} --clusters 1500 --inductive --local-steps 150 --epochs 4"
+EVALUATION = f"{PART} --hidden 512 512 {RANDOM} --clusters 300 --local-steps 15 --epochs 8"
+
+# What fills the memory: m and the options of the run. Each has two rounds, as the second also holds
 # what the first leaves.
 CASES = {
-    "parameters, the baseline": (1, f"{WIDE} --hidden 4096 4096 --epochs 2 --local-steps 1"),
-    "parameters, m sub-GCNs": (
-        8,
-        f"{WIDE} --hidden 8192 8192 {RANDOM} --clusters 40 --epochs 8 --local-steps 2",
-    ),
-    "activations, fused": (
-        8,
-        f"{COMPUTERS} --hidden 1024 1024 --runner fused --epochs 32 --local-steps 2",
-    ),
-    "activations, attention": (
-        1,
-        f"{COMPUTERS} --model gat --hidden 256 --epochs 4 --local-steps 2",
-    ),
-    "the graph": (
-        2,
-        f"{TENTH} --hidden 16 {RANDOM} --clusters 1500 --inductive --local-steps 150 --epochs 4",
-    ),
-    "evaluation": (
-        8,
-        f"{PART} --hidden 512 512 {RANDOM} --clusters 300 --local-steps 15 --epochs 8",
-    ),
+    "parameters, the baseline": (1, BASELINE),
+    "parameters, m sub-GCNs": (8, SUB_GCNS),
+    "activations, fused": (8, FUSED),
+    "activations, attention": (1, ATTENTION),
+    "the graph": (2, GRAPH),
+    "evaluation": (8, EVALUATION),
     "a sub-GCN, Θ in files": (2, f"{WIDE} --hidden 8192 8192 --epochs 4 {DISK}"),
     "m sub-GCNs, fused, Θ in files": (
         4,
@@ -56,12 +48,9 @@ CASES = {
 
 
 def peak_of(*command: str) -> int:
-    """Run a command of gistgnn, and return the most anonymous memory that it holds at a time, in
-    bytes.
-    """
-    with subprocess.Popen(
-        [sys.executable, "-m", "gistgnn", *command], stderr=subprocess.DEVNULL
-    ) as process:
+    """Run a command of gistgnn; return the most bytes of anonymous memory that it has at a time."""
+    line = [sys.executable, "-m", "gistgnn", *command]
+    with subprocess.Popen(line, stderr=subprocess.DEVNULL) as process:
         peak = 0
         while process.poll() is None:
             peak = max(peak, held_bytes(process.pid))
@@ -91,15 +80,9 @@ def main() -> None:
     for number, (name, (m, options)) in enumerate(CASES.items(), start=1):
         if args.only is None or number in args.only:
             planned, measured, stage = compare(m, [*options.split(), "--data-root", args.data_root])
-            cells = (
-                name,
-                m,
-                f"{planned / 2**20:,.0f}",
-                stage,
-                f"{measured / 2**20:,.0f}",
-                f"{planned / measured:.2f}",
-            )
-            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+            planned_cells = f"{planned / 2**20:,.0f} | {stage}"
+            measured_cells = f"{measured / 2**20:,.0f} | {planned / measured:.2f}"
+            print(f"| {name} | {m} | {planned_cells} | {measured_cells} |", flush=True)
 
 
 if __name__ == "__main__":

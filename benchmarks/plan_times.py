@@ -1,14 +1,15 @@
-"""Compares the planned times of a step and of an evaluation with those of a run, and with a
-budget's time of a step.
+"""Compares the planned times of a step and of an evaluation with those of a run.
 
     python -m benchmarks.plan_times [--turns 3] [--cpu-time] [--only N ...]
 
-Plan, budget and run take turns in one process; a ratio is the median of the turns. The first round
-of a run is left out: it takes two more passes with the fused runner. Prints a Markdown table.
+The time of a step that a budget measures is beside them. Plan, budget and run take turns in one
+process; a ratio is the median of the turns. The first round of a run is left out: it takes two more
+passes with the fused runner. Prints a Markdown table.
 """
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -61,36 +62,25 @@ def nearest_neighbours(path: Path, nodes: int = 20_000) -> None:
     x, y = make_classification(
         nodes, 64, n_informative=24, n_redundant=10, n_classes=10, random_state=0
     )
-    near = kneighbors_graph(x, 10)
-    split = np.random.default_rng(0).permutation(nodes) * 5 // nodes  # three fifths train
-    masks = {"train": split < 3, "val": split == 3, "test": split == 4}
-    np.savez(
-        path,
-        x=x.astype("f4"),
-        y=y,
-        edge_index=np.stack((near + near.T).nonzero()).astype("i8"),
-        **masks,
-    )
+    nearest = kneighbors_graph(x, 10)
+    edge_index = np.stack((nearest + nearest.T).nonzero()).astype("i8")
+    fifth = np.random.default_rng(0).permutation(nodes) * 5 // nodes
+    masks = {"train": fifth < 3, "val": fifth == 3, "test": fifth == 4}
+    np.savez(path, x=x.astype("f4"), y=y, edge_index=edge_index, **masks)
 
 
 def seconds_of_run(config: RunConfig, graph: Graph) -> tuple[float, float]:
-    """Train some rounds; return the seconds of a step, as `plan` counts it, and of an
-    evaluation.
-    """
-    done: list[dict[str, Any]] = []
-    record = SimpleNamespace(on_round_end=lambda run, loss: done.append({**run.progress.seconds}))
-    config.fit(
-        config.trainer(graph.num_features, graph.num_classes),
-        graph,
-        progress=False,
-        callbacks=[record],
-    )
+    """Train some rounds; return the seconds of a step, as `plan` counts it, and of evaluations."""
+    totals: list[dict[str, Any]] = []
+    record = SimpleNamespace(on_round_end=lambda run, loss: totals.append({**run.progress.seconds}))
+    gist = config.trainer(graph.num_features, graph.num_classes)
+    config.fit(gist, graph, progress=False, callbacks=[record])
     train, evaluate = (
-        (done[-1][name] - done[0][name]) / (len(done) - 1) for name in ("train", "evaluate")
+        (totals[-1][name] - totals[0][name]) / (len(totals) - 1) for name in ("train", "evaluate")
     )
-    return train / (config.training.local_steps or 1) / (
-        1 if config.runner == "fused" else config.sub_gcns
-    ), evaluate
+    local_steps = config.training.local_steps or 1
+    turns_of_round = 1 if config.runner == "fused" else config.sub_gcns
+    return train / local_steps / turns_of_round, evaluate
 
 
 def measured_by_budget(config: RunConfig, graph: Graph, m: int) -> float:
@@ -101,14 +91,15 @@ def measured_by_budget(config: RunConfig, graph: Graph, m: int) -> float:
 
 
 def turn(config: RunConfig, graph: Graph) -> list[float]:
-    """Return seconds: a step planned, as a budget measures it, and of a run; an evaluation planned,
-    and of a run.
+    """Return five times in seconds, of one turn.
+
+    Of a step: as planned, as a budget measures it, and of a run. Of an evaluation: as planned, and
+    of a run.
     """
     sizes = GraphSizes.of_graph(graph)
     m = config.sub_gcns
-    planned = (
-        make_plan(config, sizes, Resources.here("cpu"), [m], ["memory"]).options[0].seconds or {}
-    )
+    plan = make_plan(config, sizes, Resources.here("cpu"), [m], ["memory"])
+    planned = plan.options[0].seconds or {}
     step, evaluation = seconds_of_run(config, graph)
     budget = float("nan") if config.runner == "fused" else measured_by_budget(config, graph, m)
     return [planned["step"], budget, step, planned["evaluation"], evaluation]
@@ -116,17 +107,23 @@ def turn(config: RunConfig, graph: Graph) -> list[float]:
 
 def row(name: str, turns: list[list[float]]) -> str:
     """Return a row of the table."""
-    ratios = [
-        (step / own, budget / own, scored / other) for step, budget, own, scored, other in turns
-    ]
-    step, budget, evaluation = (
-        f"{median(own):.2f}".replace("nan", "–") for own in zip(*ratios, strict=True)
-    )
-    times = [f"{1e3 * median(own):.3g}" for own in zip(*turns, strict=True)]
-    return (
-        f"| {name} | {times[0]} | {times[2]} | {step} | {budget} | {times[3]} | {times[4]} | "
-        f"{evaluation} |"
-    )
+    planned, by_budget, measured, evaluation_planned, evaluation_measured = zip(*turns, strict=True)
+    step_cells = [in_milliseconds(planned), in_milliseconds(measured)]
+    step_cells += [ratio(planned, measured), ratio(by_budget, measured)]
+    evaluation_cells = [in_milliseconds(evaluation_planned), in_milliseconds(evaluation_measured)]
+    evaluation_cells.append(ratio(evaluation_planned, evaluation_measured))
+    return f"| {' | '.join([name, *step_cells, *evaluation_cells])} |"
+
+
+def in_milliseconds(seconds: Sequence[float]) -> str:
+    """Format the median of the turns in milliseconds."""
+    return f"{1e3 * median(seconds):.3g}"
+
+
+def ratio(seconds: Sequence[float], measured: Sequence[float]) -> str:
+    """Format the median of the turns' ratios; a dash if there is nothing to compare."""
+    ratios = [one / other for one, other in zip(seconds, measured, strict=True)]
+    return f"{median(ratios):.2f}".replace("nan", "–")
 
 
 def main() -> None:
@@ -140,28 +137,20 @@ def main() -> None:
     if args.cpu_time:
         torch.set_num_threads(1)
         time.perf_counter = time.thread_time
-    print(
-        "| run | step planned, ms | measured | ratio | budget's ratio | evaluation planned, ms | "
-        "measured | ratio |"
-    )
+    step_columns = "step planned, ms | measured | ratio | budget's ratio"
+    print(f"| run | {step_columns} | evaluation planned, ms | measured | ratio |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     with TemporaryDirectory() as folder:
         nearest_neighbours(Path(folder, "graph.npz"))
         for number, (name, (m, options)) in enumerate(CASES.items(), start=1):
             if args.only is None or number in args.only:
-                words = [
-                    "train",
-                    "--dataset",
-                    f"{folder}/graph.npz",
-                    *options.split(),
-                    "--set",
-                    "training=each",
-                ]
-                config = config_from_args(
-                    make_parser().parse_args([*words, "--sub-gcns", f"{m}"]), m
-                )
+                # A --dataset among the options of the case replaces the first one.
+                words = ["train", "--dataset", f"{folder}/graph.npz", *options.split()]
+                words += ["--set", "training=each", "--sub-gcns", f"{m}"]
+                config = config_from_args(make_parser().parse_args(words), m)
                 graph = load(config.dataset)
-                print(row(name, [turn(config, graph) for _ in range(args.turns)]), flush=True)
+                turns = [turn(config, graph) for _ in range(args.turns)]
+                print(row(name, turns), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""Measures the memory and time of evaluating PyG's models on a whole graph, at once and layer by
-layer.
+"""Measures the memory and time of evaluating PyG's models, at once and layer by layer.
 
     python -m benchmarks.pyg_evaluation [--nodes N] [--edges E] [--limit MIB]
 
-The graph is random, of 16 features and 8 classes; models have three layers. Each way runs in a
-process of its own.
+The graph is random, of 16 features and 8 classes; models have three layers and compute the logits
+of all nodes. Each method runs in a process of its own.
 """
 
 import argparse
@@ -41,38 +40,30 @@ def main() -> None:
         return
     for name in WIDTHS:
         for method in ("whole", "layers"):
-            line = [
-                sys.executable,
-                "-m",
-                "benchmarks.pyg_evaluation",
-                *sys.argv[1:],
-                "--only",
-                name,
-                method,
-            ]
-            subprocess.run(line, check=True)
+            words = [*sys.argv[1:], "--only", name, method]
+            command = [sys.executable, "-m", "benchmarks.pyg_evaluation", *words]
+            subprocess.run(command, check=True)
 
 
 def measure(name: str, method: str, nodes: int, edges: int, limit: int) -> None:
-    """Evaluate a model twice, and print the peak beyond what the process holds, and the seconds of
-    the second time.
+    """Evaluate a model twice; print the peak of memory, and the seconds of the second time.
+
+    The peak is what the evaluation needs beyond the graph and the model.
     """
     torch.manual_seed(0)
-    batch = Batch(
-        torch.randn(nodes, 16),
-        torch.randint(nodes, (2, edges)),
-        torch.zeros(nodes),
-        torch.arange(0),
-    )
+    x = torch.randn(nodes, 16)
+    edge_index = torch.randint(nodes, (2, edges))
+    no_nodes = torch.arange(0)
+    batch = Batch(x, edge_index, torch.zeros(nodes), no_nodes)
     extra = {"GAT": {"heads": 2}, "PNA": PNA}.get(name, {})
     model = getattr(models, name)(16, WIDTHS[name], 3, 8, norm="batch", **extra).eval()
     peak = 0
-    done = threading.Event()
+    finished = threading.Event()
     before = held_bytes()
 
     def watch() -> None:
         nonlocal peak
-        while not done.wait(0.001):
+        while not finished.wait(0.001):
             peak = max(peak, held_bytes())
 
     threading.Thread(target=watch, daemon=True).start()
@@ -82,12 +73,9 @@ def measure(name: str, method: str, nodes: int, edges: int, limit: int) -> None:
         begun = time.perf_counter()
         inference.logits(model)
     seconds = time.perf_counter() - begun
-    done.set()
-    print(
-        f"| {name}, {WIDTHS[name]} | {method} | {(peak - before) / 2**20:,.0f} MiB | {seconds:.1f} "
-        "s |",
-        flush=True,
-    )
+    finished.set()
+    memory = f"{(peak - before) / 2**20:,.0f} MiB"
+    print(f"| {name}, {WIDTHS[name]} | {method} | {memory} | {seconds:.1f} s |", flush=True)
 
 
 if __name__ == "__main__":

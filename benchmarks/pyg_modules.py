@@ -1,9 +1,8 @@
-"""PyG's layers and models in small models for GIST, as a user would write them: what
-`benchmarks.pyg_table` tries.
+"""PyG's layers and models in small models for GIST, as a user would write them.
 
-A layer with two sizes stands twice in a stack, with one width (an axis of its own). A layer whose
-two sizes are equal stands between two linear layers, and all layers share one integer width.
-Positions of nodes are three of their features.
+`benchmarks.pyg_table` tries them. A layer with two sizes stands twice in a stack, with one width
+(an axis of its own). A layer whose two sizes are equal stands between two linear layers, and all
+layers share one integer width. Positions of nodes are three of their features.
 """
 
 from collections.abc import Callable
@@ -39,13 +38,13 @@ class Case:
 
     build: Callable[[Any], nn.Module]
     widths: int | tuple[int, ...]
-    how: str  # in the table
+    form: str  # of the model around it, as the table says it
 
 
 def stack(layer: Callable[[int, int], nn.Module], data: str = "", call: Call = plain) -> Case:
     """Return the case of a layer with two sizes."""
     return Case(
-        lambda w: NETS[data]([layer(F, w[0]), layer(w[0], C)], call), (8,), _how("stack", data)
+        lambda w: NETS[data]([layer(F, w[0]), layer(w[0], C)], call), (8,), _form_of("stack", data)
     )
 
 
@@ -54,20 +53,18 @@ def three(layer: Callable[[int, int], nn.Module], data: str = "") -> Case:
     return Case(
         lambda w: NETS[data]([layer(F, w[0]), layer(*w), layer(w[1], C)]),
         (8, 8),
-        _how("stack of 3", data),
+        _form_of("stack of 3", data),
     )
 
 
 def between(
     layer: Callable[[int], nn.Module], data: str = "", call: Call = plain, copies: int = 1
 ) -> Case:
-    """Return the case of a layer with equal sizes, or whose output has ``copies`` times as many
-    features.
-    """
+    """Return the case of a layer that multiplies the number of features by ``copies``."""
     return Case(
         lambda w: NETS[data]([Linear(F, w), layer(w), Linear(copies * w, C)], call),
         8,
-        _how("between linear", data),
+        _form_of("between linear", data),
     )
 
 
@@ -76,12 +73,12 @@ def model(build: Callable[[Any], nn.Module], widths: int | tuple[int, ...] = 8) 
     return Case(build, widths, "as it is")
 
 
-def _how(kind: str, data: str) -> str:
+def _form_of(kind: str, data: str) -> str:
     return f"{kind}, `{data}`" if data else kind
 
 
 def _with_first(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor, *data: Tensor) -> Any:
-    return layer(h, h, edge_index, *data)  # x_0 is the input of the layer here
+    return layer(h, h, edge_index, *data)  # The layer's own input also stands for its argument x_0.
 
 
 def _with_positions(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor) -> Any:
@@ -203,7 +200,7 @@ LAYERS: dict[str, Case] = {
 
 
 def _in_place(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor) -> Any:
-    return layer(h.clone(), edge_index)  # it frees its input
+    return layer(h.clone(), edge_index)  # The layer frees its input.
 
 
 BASIC = {
@@ -211,8 +208,9 @@ BASIC = {
     "GraphSAGE": pyg.models.GraphSAGE,
     "GIN": pyg.models.GIN,
     "GAT": pyg.models.GAT,
+    "EdgeCNN": pyg.models.EdgeCNN,
+    "PNA": partial(pyg.models.PNA, **PNA),
 }
-BASIC |= {"EdgeCNN": pyg.models.EdgeCNN, "PNA": partial(pyg.models.PNA, **PNA)}
 
 MODELS: dict[str, Case] = {
     **{name: model(lambda w, kind=kind: kind(F, w, 2, C)) for name, kind in BASIC.items()},

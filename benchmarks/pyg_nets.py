@@ -8,11 +8,10 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch.nn import Linear
 
-# features of a node, classes, features of an edge, types of edges
-F = 7
-C = 3
-D = 2
-TYPES = 3
+F = 7  # features of a node
+C = 3  # classes
+D = 2  # features of an edge
+TYPES = 3  # of edges
 
 Call = Callable[..., Any]  # (layer, h, x, edge_index, edge data ...) -> features
 
@@ -35,7 +34,8 @@ class Net(nn.Module):
         h = x
         for k, layer in enumerate(self.layers):
             h = layer(h) if isinstance(layer, Linear) else self.call(layer, h, x, edge_index, *data)
-            h = h.relu() if k + 1 < len(self.layers) else h
+            if k + 1 < len(self.layers):
+                h = h.relu()
         return h
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -68,7 +68,8 @@ class LastOf(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         first = self.convs[0](x, edge_index).relu()
-        return self.out(self.jump([first, self.convs[1](first, edge_index).relu()]))
+        second = self.convs[1](first, edge_index).relu()
+        return self.out(self.jump([first, second]))
 
 
 class EdgeUpdate(nn.Module):

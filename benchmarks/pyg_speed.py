@@ -1,9 +1,8 @@
-"""PyG's GCN and GraphSAGE trained by `GIST.fit` beside ours: in turn, fused and by `auto`, taking
-turns.
+"""PyG's GCN and GraphSAGE trained by `GIST.fit` beside ours: in turn, fused and by `auto`.
 
     python -m benchmarks.pyg_speed --data-root ../shared/data
 
-A step of all sub-GCNs is a round, with batches, optimisers and Θ, divided by ζ.
+They take turns. A step of all sub-GCNs is a round, with batches, optimisers and Θ, divided by ζ.
 """
 
 import argparse
@@ -21,7 +20,7 @@ import torch_geometric.nn as pyg
 from torch import nn
 
 from benchmarks.steps import seconds_of_rounds
-from benchmarks.tables import describe_machine, number, on, table
+from benchmarks.tables import describe_machine, number, on, quartiles, table
 from gistgnn.graphs import Graph, load
 from gistgnn.nn import GCN, GraphSAGE
 from gistgnn.sampling import ClusterSampling
@@ -30,16 +29,8 @@ RUNNERS = ("in-turn", "fused", "auto")
 HIDDEN_LAYERS = 2
 DROPOUT = 0.5
 CLUSTERS = 150
-HEAD = [
-    "model",
-    "width",
-    "m",
-    "ours: in turn, fused, auto",
-    "PyG",
-    "auto / better: ours",
-    "PyG",
-    "PyG / ours",
-]
+HEAD = ["model", "width", "m", "ours: in turn, fused, auto", "PyG"]
+HEAD += ["auto / better: ours", "PyG", "PyG / ours"]
 Samples = dict[tuple[str, str], list[float]]  # milliseconds of a step, by (whose model, runner)
 
 
@@ -58,7 +49,7 @@ def main() -> None:
     add("--repeat", type=int, default=6, help="turns")
     add("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    # the runs are short, and leave parameters untrained
+    # The runs are short and leave parameters untrained, which gistgnn would note.
     logging.getLogger("gistgnn").setLevel(logging.ERROR)
     machine = describe_machine(torch.get_num_threads(), "cpu")
     print(f"# PyG's models and ours\n\n{on(machine)}\n\n{table(HEAD, [])}", flush=True)
@@ -76,18 +67,21 @@ def main() -> None:
 
 
 def measure(graph: Graph, model: str, width: int, m: int, options: argparse.Namespace) -> Samples:
-    """Return the milliseconds of a step of all sub-GCNs, one after another of `options.repeat`
-    turns.
-    """
+    """Return the milliseconds of a step of all sub-GCNs in each of `options.repeat` turns."""
     samples: Samples = {(whose, runner): [] for whose in ("ours", "PyG") for runner in RUNNERS}
-    for _, ((whose, runner), own) in product(range(options.repeat), samples.items()):
-        seconds = seconds_of_rounds(
-            graph, builder(whose, model, graph),
-            width if whose == "PyG" else (width,) * HIDDEN_LAYERS, m, 2,
-            sampler=ClusterSampling(CLUSTERS, options.per_batch), runner=runner,
-            local_steps=options.local_steps,
-        )  # fmt: skip
-        own.append(1e3 * statistics.mean(seconds) / options.local_steps)
+    for _ in range(options.repeat):
+        for (whose, runner), times in samples.items():
+            seconds = seconds_of_rounds(
+                graph,
+                builder(whose, model, graph),
+                width if whose == "PyG" else (width,) * HIDDEN_LAYERS,
+                m,
+                rounds=2,
+                sampler=ClusterSampling(CLUSTERS, options.per_batch),
+                runner=runner,
+                local_steps=options.local_steps,
+            )
+            times.append(1e3 * statistics.mean(seconds) / options.local_steps)
     return samples
 
 
@@ -105,25 +99,23 @@ def builder(whose: str, model: str, graph: Graph) -> Callable[[Any], nn.Module]:
 def cells(samples: Samples) -> list[str]:
     """Return the medians, and the ratios of turns with their quartiles."""
     medians = {contender: statistics.median(times) for contender, times in samples.items()}
-    steps = [
-        ", ".join(number(medians[whose, runner]) for runner in RUNNERS) for whose in ("ours", "PyG")
-    ]
+    steps = []
     to_best = []
     for whose in ("ours", "PyG"):
-        better = min(RUNNERS[:2], key=lambda runner, whose=whose: medians[whose, runner])  # type: ignore[misc]
+        of_runner = {runner: medians[whose, runner] for runner in RUNNERS}
+        steps.append(", ".join(number(median) for median in of_runner.values()))
+        better = "in-turn" if of_runner["in-turn"] <= of_runner["fused"] else "fused"
         to_best.append(ratio(samples[whose, "auto"], samples[whose, better]))
     return [*steps, *to_best, ratio(samples["PyG", "auto"], samples["ours", "auto"])]
 
 
 def ratio(mine: Sequence[float], theirs: Sequence[float]) -> str:
-    """Return how many times as long one takes as the other in the same turn: the median, with
-    quartiles.
+    """Return how many times as long one takes as the other in the same turn.
+
+    It is the median of the turns, with quartiles in brackets.
     """
-    ratios = [one / other for one, other in zip(mine, theirs, strict=True)]
-    low, median, high = (
-        statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-    )
-    return f"{median:.2f} ({low:.2f}–{high:.2f})"
+    of_turns = quartiles([one / other for one, other in zip(mine, theirs, strict=True)])
+    return f"{of_turns['median']:.2f} ({of_turns['q1']:.2f}–{of_turns['q3']:.2f})"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Trains each of PyG's layers and models by GIST for a few rounds, and writes what became of it as
-a page of the docs.
+"""Trains each of PyG's layers and models by GIST, and writes a page of the docs about it.
 
     python -m benchmarks.pyg_table [--only NAME ...] [--page FILE]
 
-With --only it prints what became of some modules, as a user sees it, and writes nothing.
+Each trains for a few rounds, or is refused. With --only it prints what became of some modules, as a
+user sees it, and writes nothing.
 """
 
 import argparse
@@ -44,9 +44,7 @@ LEFT_OUT = {
     **dict.fromkeys(["LabelPropagation", "CorrectAndSmooth"], "nothing to train"),
     **dict.fromkeys(["to_captum_model", "to_captum_input", "captum_output_to_dicts"], "functions"),
 }
-"""Names of `torch_geometric.nn.conv` and `torch_geometric.nn.models` that are not tried, and
-why.
-"""
+"""Names of `torch_geometric.nn.conv` and `torch_geometric.nn.models` that are left out, and why."""
 
 
 REFUSED = {
@@ -140,7 +138,7 @@ def attempt(case: Case) -> Outcome:
         gist = GIST(case.build, case.widths, 2)
         before = copy.deepcopy(gist.model().state_dict())
         options: dict[str, Any] = {"runner": "fused", "standardise": False, "progress": False}
-        result = gist.fit(_with_what_is_taken(case), epochs=EPOCHS, local_steps=2, **options)
+        result = gist.fit(_graph_for(case), epochs=EPOCHS, local_steps=2, **options)
     except GistError as error:
         return Outcome(False, f"refused: {error}")
     except Exception as error:  # PyG's layers raise what they like
@@ -149,25 +147,26 @@ def attempt(case: Case) -> Outcome:
         logger.removeHandler(messages)
         logger.setLevel(level)
     after = gist.model().state_dict()
-    if (
-        all(torch.equal(before[name], value) for name, value in after.items())
-        or not result.progress.rounds
-    ):
+    unchanged = all(torch.equal(before[name], value) for name, value in after.items())
+    if unchanged or not result.progress.rounds:
         raise RuntimeError(f"{case} was trained, and no parameter has changed")
     unfused = [text.split("not fused: ")[1] for text in messages.texts if "not fused: " in text]
     outcome = f"trains, not fused: {unfused[0]}" if unfused else "trains, fused"
-    # edge data without effect
-    told = [text for text in messages.texts if text.startswith("the graph has")]
-    return Outcome(True, "; ".join([outcome, *told]))
+    # One note says that the graph has edge data that the model does not use.
+    notes = [text for text in messages.texts if text.startswith("the graph has")]
+    return Outcome(True, "; ".join([outcome, *notes]))
 
 
-def _with_what_is_taken(case: Case) -> Graph:
+def _graph_for(case: Case) -> Graph:
     """Return the graph with the edge data that the case names, and no other."""
-    whole = graph()
-    return replace(whole, **{name: None for name in whole.edge_data if name not in case.how})
+    complete = graph()
+    unused = [name for name in complete.edge_data if name not in case.form]
+    return replace(complete, **dict.fromkeys(unused))
 
 
 class _Messages(logging.Handler):
+    """Collects what is logged."""
+
     def __init__(self) -> None:
         super().__init__()
         self.texts: list[str] = []
@@ -220,7 +219,7 @@ def _trained_by_edge_data(trained: set[str]) -> dict[str, str]:
     rows: dict[str, list[str]] = {}
     for name in LAYERS:
         if name in trained:
-            _, _, data = LAYERS[name].how.partition(", ")
+            _, _, data = LAYERS[name].form.partition(", ")
             rows.setdefault(f"layers with {data}" if data else "", []).append(name)
     rows["other layers"] = rows.pop("")
     rows["models"] = [name for name in MODELS if name in trained]
@@ -229,10 +228,10 @@ def _trained_by_edge_data(trained: set[str]) -> dict[str, str]:
 
 def _grouped(reasons: dict[str, str]) -> dict[str, str]:
     """Return each reason by the names that share it."""
-    return {
-        ", ".join(name for name, other in reasons.items() if other == why): why
-        for why in reasons.values()
-    }
+    names_by_reason: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        names_by_reason.setdefault(why, []).append(name)
+    return {", ".join(names): why for why, names in names_by_reason.items()}
 
 
 def _table(heading: str, rows: dict[str, str]) -> str:
@@ -241,11 +240,9 @@ def _table(heading: str, rows: dict[str, str]) -> str:
 
 
 def _wrapped(text: str) -> str:
-    return (
-        text
-        if text.startswith(("|", "#", "-"))
-        else fill(text, 120, break_long_words=False, break_on_hyphens=False)
-    )
+    if text.startswith(("|", "#", "-")):
+        return text
+    return fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def main() -> None:

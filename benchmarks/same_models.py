@@ -1,10 +1,10 @@
-"""Trains small models in many ways and keeps digests of them, to show that a change of the code
-changes no result.
+"""Trains small models in many ways, to show that a change of the code changes no result.
 
     python -m benchmarks.same_models before.json                       # before the change
     python -m benchmarks.same_models after.json --compare before.json  # after it
 
-A digest covers every value of the trained model and the history of scores. Run both on one machine.
+It writes digests, which cover every value of a trained model and the history of its scores. Run
+both on one machine.
 """
 
 import argparse
@@ -23,6 +23,7 @@ SMALL = "--dataset synthetic:reddit@0.01 --hidden 64 64 --epochs 8"
 CLUSTERS = "--sampler clusters --clusters 40 --clusters-per-batch 5"
 DIGITS = "--hidden 64 64 --epochs 30"
 LARGER = "--model graphsage --sub-gcns 2 --hidden 64 64 --dropout 0.5 --epochs 8"
+# Options of `gistgnn train` by the name of the run; "ranks" in front of them asks for two ranks.
 RUNS = {
     "GCN": f"--sub-gcns 2 {DIGITS}",
     "GCN, m = 1": f"--sub-gcns 1 {DIGITS}",
@@ -33,16 +34,19 @@ RUNS = {
     "PyG's GCN": "--model {folder}/pyg_model.py:gcn --sub-gcns 2 --hidden 64 --epochs 30",
     "PyG's GAT": "--model {folder}/pyg_model.py:gat --sub-gcns 2 --hidden 64 --epochs 30",
     "clusters": f"--model graphsage --sub-gcns 4 {CLUSTERS} {SMALL}",
-    "clusters, inductive, no ĀX": f"--sub-gcns 2 --inductive --set precompute=false {CLUSTERS} "
-    f"{SMALL}",
+    "clusters, inductive, no ĀX": (
+        f"--sub-gcns 2 --inductive --set precompute=false {CLUSTERS} {SMALL}"
+    ),
     "clusters by stream": f"--sub-gcns 2 --set cluster_method=stream {CLUSTERS} {SMALL}",
     "LADIES": f"--sub-gcns 2 --sampler ladies --batch-size 128 --set nodes_per_layer=128 {SMALL}",
     "FastGCN": f"--sub-gcns 2 --sampler fastgcn --batch-size 128 --set nodes_per_layer=128 {SMALL}",
-    "neighbours": "--model graphsage --sub-gcns 2 --sampler neighbor --batch-size 128 --fanout 5 "
-    f"{SMALL}",
+    "neighbours": (
+        f"--model graphsage --sub-gcns 2 --sampler neighbor --batch-size 128 --fanout 5 {SMALL}"
+    ),
     "GraphSAINT, nodes": f"--sub-gcns 2 --sampler saint-node --batch-size 300 {SMALL}",
-    "GraphSAINT, walks": "--model graphsage --sub-gcns 2 --sampler saint-rw --batch-size 100 "
-    f"{SMALL}",
+    "GraphSAINT, walks": (
+        f"--model graphsage --sub-gcns 2 --sampler saint-rw --batch-size 100 {SMALL}"
+    ),
     "host": f"--sub-gcns 4 --store host {DIGITS}",
     "disk": f"--sub-gcns 4 --store disk --set optimizer_state=carry {DIGITS}",
     "disk, bf16": f"--sub-gcns 4 --store disk --set store_precision=bf16 {DIGITS}",
@@ -57,8 +61,9 @@ RUNS = {
     "evaluation in parts": f"--sub-gcns 2 --evaluation parts --set parts=4 {SMALL}",
     "bf16": f"--model graphsage --sub-gcns 2 --set precision=bf16 {DIGITS}",
     "folder": f"--dataset {{folder}}/graph {CLUSTERS} {LARGER}",
-    "folder of clusters": f"--dataset {{folder}}/clusters --sampler clusters --clusters-per-batch "
-    f"5 {LARGER}",
+    "folder of clusters": (
+        f"--dataset {{folder}}/clusters --sampler clusters --clusters-per-batch 5 {LARGER}"
+    ),
 }
 MODEL = """
 from torch_geometric.nn import GAT, GCN
@@ -84,18 +89,16 @@ def main() -> None:
         command(["convert", "synthetic:papers100m@0.0005", str(folder / "graph")])
         clusters = ["--clusters", "40", "--method", "metis", "--out", str(folder / "clusters")]
         command(["partition", "--dataset", str(folder / "graph"), *clusters])
-        found = {
+        digests = {
             run: digest_of(run, words.format(folder=folder).split(), folder)
             for run, words in RUNS.items()
         }
-    options.digests.write_text(json.dumps(found, indent=1, ensure_ascii=False))
+    options.digests.write_text(json.dumps(digests, indent=1, ensure_ascii=False))
     if options.compare:
         before = json.loads(options.compare.read_text())
-        different = [run for run in found if found[run] != before.get(run)]
-        print(
-            f"{len(found) - len(different)} of {len(found)} models are the same; different: "
-            f"{different or 'none'}"
-        )
+        different = [run for run in digests if digests[run] != before.get(run)]
+        same = f"{len(digests) - len(different)} of {len(digests)} models are the same"
+        print(f"{same}; different: {different or 'none'}")
         sys.exit(bool(different))
 
 
@@ -103,14 +106,14 @@ def digest_of(run: str, words: list[str], folder: Path) -> dict[str, str]:
     """Train one model and return the digests of its values and of its history."""
     out = folder / "run"
     ranks = words[0] == "ranks"
-    # a change of defaults is no change here
+    words = words[1:] if ranks else words
+    # Values for what has a default, so that a change of defaults does not count as a change.
     fixed = [] if "pyg_model.py" in " ".join(words) else ["--dropout", "0.5"]
     fixed += [] if "--model" in words else ["--norm", "none"]
     fixed += [] if "--sampler" in words else ["--sampler", "full"]
     fixed += ["--set", "width_scaling=none"]
-    command(
-        ["train", *fixed, *words[ranks:], "--seed", "3", "--overwrite", "--out", str(out)], ranks
-    )
+    saved = ["--seed", "3", "--overwrite", "--out", str(out)]
+    command(["train", *fixed, *words, *saved], ranks)
     result: dict[str, Any] = json.loads((out / "result.json").read_text())
     values = xxhash.xxh64()
     for name, tensor in sorted(load_file(out / "model.safetensors").items()):
@@ -125,14 +128,11 @@ def digest_of(run: str, words: list[str], folder: Path) -> dict[str, str]:
 
 def command(words: list[str], ranks: bool = False) -> None:
     """Run gistgnn, on two ranks if asked; stop with its output if it fails."""
-    start = (
-        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if ranks else []
-    )
-    done = subprocess.run(
-        [sys.executable, *start, "-m", "gistgnn", *words], capture_output=True, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"gistgnn {' '.join(words)}\n{done.stdout}{done.stderr}")
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    line = [sys.executable, *(torchrun if ranks else []), "-m", "gistgnn", *words]
+    process = subprocess.run(line, capture_output=True, text=True)
+    if process.returncode:
+        raise SystemExit(f"gistgnn {' '.join(words)}\n{process.stdout}{process.stderr}")
 
 
 if __name__ == "__main__":

@@ -32,31 +32,13 @@ from gistgnn.utils.formats import mean_sd
 
 NORMS = ("none", "layer", "whole")
 PUBLIC = "public"
-# nodes of a random split, as in the public one
+# The nodes of a random split: as many as in the public one.
 VALIDATION = 500
 TEST = 1000
-COLUMNS = (
-    "data set",
-    "m",
-    "split",
-    "training",
-    "ζ",
-    "norm",
-    "projected",
-    "training nodes",
-    "optimiser",
-    "dropout",
-)
-COLUMNS += ("lr", "decay")
-SCORES = (
-    "accuracy",
-    "best over rounds",
-    "on training nodes",
-    "loss",
-    "best of all rates",
-    "never trained, %",
-    "paper",
-)
+COLUMNS = ("data set", "m", "split", "training", "ζ", "norm", "projected", "training nodes")
+COLUMNS += ("optimiser", "dropout", "lr", "decay")
+SCORES = ("accuracy", "best over rounds", "on training nodes", "loss", "best of all rates")
+SCORES += ("never trained, %", "paper")
 
 
 @dataclass(frozen=True)
@@ -77,27 +59,25 @@ class Setting:
 
     def config(self, lr: float, seed: int) -> RunConfig:
         """Return the run. One device is scored after every step, as in the public code."""
-        run = Table1.at("table1", "full").config(
-            (self.dataset, self.row, self.norm), lr, self.weight_decay, seed
-        )
-        zeta = self.local_steps if run.sub_gcns > 1 else 1
-        own: dict[str, Any] = {
+        row = (self.dataset, self.row, self.norm)
+        run = Table1.at("table1", "full").config(row, lr, self.weight_decay, seed)
+        options: dict[str, Any] = {
             "training": self.training,
             "optimizer": self.optimizer,
             "epochs": self.epochs,
+            "local_steps": self.local_steps if run.sub_gcns > 1 else 1,
         }
-        training = replace(run.training, local_steps=zeta, **own)
-        return replace(run, training=training, model=replace(run.model, dropout=self.dropout))
+        training = replace(run.training, **options)
+        model = replace(run.model, dropout=self.dropout)
+        return replace(run, training=training, model=model)
 
     def graph(self, graph: Graph, seed: int) -> Graph:
         """Return the data set with this setting's features and split."""
         if self.projected:
             graph = replace(graph, x=projection(graph.x, ROWS[self.row][0], seed))
-        return (
-            graph
-            if self.train_nodes == PUBLIC
-            else random_split(graph, int(self.train_nodes), seed)
-        )
+        if self.train_nodes == PUBLIC:
+            return graph
+        return random_split(graph, int(self.train_nodes), seed)
 
     @property
     def cells(self) -> list[str]:
@@ -107,14 +87,14 @@ class Setting:
         zeta = str(self.local_steps) if m > 1 else "–"
         norm = {"whole": "whole matrix", "layer": "each node"}.get(self.norm, "none")
         projected = "yes" if self.projected else "no"
-        return [self.dataset, str(m), split, self.training, zeta, norm, projected,
-        self.train_nodes, self.optimizer,
-                f"{self.dropout:g}"]  # fmt: skip
+        cells = [self.dataset, str(m), split, self.training, zeta, norm, projected]
+        return [*cells, self.train_nodes, self.optimizer, f"{self.dropout:g}"]
 
 
 def projection(x: Tensor, multiple: int, seed: int) -> Tensor:
-    """Project features [N, d] at random to the largest multiple of m that is not above d: dense
-    features.
+    """Project features [N, d] at random, so that they are dense.
+
+    Their number becomes the largest multiple of ``multiple`` that is not above d.
     """
     features = x.shape[1] // multiple * multiple
     generator = torch.Generator().manual_seed(seed)
@@ -122,15 +102,13 @@ def projection(x: Tensor, multiple: int, seed: int) -> Tensor:
 
 
 def random_split(graph: Graph, train: int, seed: int) -> Graph:
-    """Return the graph with `train` training nodes, 500 validation and 1,000 test nodes, uniformly
-    at random.
-    """
+    """Split at random: `train` training nodes, 500 validation and 1,000 test nodes."""
     labelled = (graph.y >= 0).nonzero().flatten()
     order = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
+    ends = np.cumsum([train, VALIDATION, TEST]).tolist()
+    *splits, _ = order.tensor_split(ends)  # The last part is in no split.
     masks = torch.zeros(3, graph.num_nodes, dtype=torch.bool)
-    for mask, nodes in zip(
-        masks, order.tensor_split(np.cumsum([train, VALIDATION, TEST]).tolist()), strict=False
-    ):
+    for mask, nodes in zip(masks, splits, strict=True):
         mask[nodes] = True
     return replace(graph, train=masks[0], val=masks[1], test=masks[2])
 
@@ -143,13 +121,11 @@ def measure(setting: Setting, lr: float, seed: int, graph: Graph) -> dict[str, f
     result = run.fit(gist, graph, progress=False)
     with torch.no_grad():
         logits = result.model.eval()(graph.x, graph.edge_index)
-    losses = [
-        float(cross_entropy(logits[nodes], graph.y[nodes])) for nodes in (graph.train, graph.test)
-    ]
+    right = logits.argmax(1) == graph.y
     return {
-        "train": 100 * float((logits.argmax(1) == graph.y)[graph.train].float().mean()),
-        "train_loss": losses[0],
-        "test_loss": losses[1],
+        "train": 100 * float(right[graph.train].float().mean()),
+        "train_loss": float(cross_entropy(logits[graph.train], graph.y[graph.train])),
+        "test_loss": float(cross_entropy(logits[graph.test], graph.y[graph.test])),
         "test": 100 * result.test["accuracy"],
         "validation": 100 * result.validation["accuracy"],
         "best": 100 * max(entry["test"] for entry in result.history),
@@ -157,89 +133,71 @@ def measure(setting: Setting, lr: float, seed: int, graph: Graph) -> dict[str, f
     }
 
 
-def line(setting: Setting, found: Mapping[float, Sequence[Mapping[str, float]]]) -> list[str]:
+def line(
+    setting: Setting, runs_by_rate: Mapping[float, Sequence[Mapping[str, float]]]
+) -> list[str]:
     """Return the cells of a line from the measurements of every rate, by seed."""
-    chosen = max(found, key=lambda lr: fmean(run["validation"] for run in found[lr]))
-    runs = found[chosen]
-    oracle = max(fmean(run["best"] for run in seeds) for seeds in found.values())
-    return [
-        *setting.cells,
-        *(f"{chosen:g}", f"{setting.weight_decay:g}"),
-        *(mean_sd([run[score] for run in runs]) for score in ("test", "best", "train")),
-        ", ".join(
-            f"{fmean(run[part] for run in runs):.2f}" for part in ("train_loss", "test_loss")
-        ),
-        *(f"{oracle:.2f}", f"{fmean(run['untrained'] for run in runs):.0f}"),
-        f"{PAPER[setting.dataset][setting.row]:.2f}",
-    ]
+    validations = {
+        lr: fmean(run["validation"] for run in runs) for lr, runs in runs_by_rate.items()
+    }
+    chosen = max(validations, key=lambda lr: validations[lr])
+    runs = runs_by_rate[chosen]
+    train_loss = fmean(run["train_loss"] for run in runs)
+    test_loss = fmean(run["test_loss"] for run in runs)
+    best_of_rates = max(fmean(run["best"] for run in seeds) for seeds in runs_by_rate.values())
+    cells = [*setting.cells, f"{chosen:g}", f"{setting.weight_decay:g}"]
+    cells += [mean_sd([run[score] for run in runs]) for score in ("test", "best", "train")]
+    cells += [f"{train_loss:.2f}, {test_loss:.2f}", f"{best_of_rates:.2f}"]
+    cells.append(f"{fmean(run['untrained'] for run in runs):.0f}")
+    cells.append(f"{PAPER[setting.dataset][setting.row]:.2f}")
+    return cells
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Print the table as Markdown; most options take several values, and every combination is a
-    line.
-    """
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--dataset", choices=PAPER, default="citeseer")
-    parser.add_argument(
-        "--rows",
-        nargs="+",
-        type=int,
-        choices=range(len(ROWS)),
-        default=[0],
-        help="of Table 1, from 0",
-    )
-    parser.add_argument("--training", nargs="+", choices=("split", "each"), default=["split"])
-    parser.add_argument("--norm", nargs="+", choices=NORMS, default=["none"])
-    parser.add_argument(
-        "--projected",
-        nargs="+",
-        choices=("no", "yes"),
-        default=["no"],
-        help="random dense features",
-    )
-    parser.add_argument(
-        "--train-nodes",
-        nargs="+",
-        default=[PUBLIC],
-        metavar="N",
-        help="of a random split, or public",
-    )
-    parser.add_argument("--weight-decay", nargs="+", type=float, default=[5e-4])
-    parser.add_argument("--local-steps", nargs="+", type=int, default=[20], metavar="N", help="ζ")
-    parser.add_argument("--optimizer", nargs="+", choices=("adam", "adamw"), default=["adam"])
-    parser.add_argument("--dropout", nargs="+", type=float, default=[0.5])
-    parser.add_argument("--lr", nargs="+", type=float, default=[0.005, 0.01, 0.05, 0.1])
-    parser.add_argument("--epochs", type=int, default=400)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--data-root", default="data")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="a folder for finished runs, which are kept"
-    )
-    args = parser.parse_args(words)
+    """Print the table as Markdown: a line for every combination of the options' values."""
+    args = parse(words)
     graph = load(args.dataset, args.data_root)
     store = RunStore(args.out, args.data_root)
     rows = []
-    several = (
-        args.rows,
-        args.training,
-        args.norm,
-        [word == "yes" for word in args.projected],
-        args.train_nodes,
-    )
-    for values in itertools.product(
-        *several, args.weight_decay, args.local_steps, args.optimizer, args.dropout
-    ):
+    projected = [word == "yes" for word in args.projected]
+    of_models = (args.rows, args.training, args.norm, projected, args.train_nodes)
+    of_steps = (args.weight_decay, args.local_steps, args.optimizer, args.dropout)
+    for values in itertools.product(*of_models, *of_steps):
         setting = Setting(args.dataset, *values, epochs=args.epochs)
-        found: dict[float, list[Any]] = {lr: [] for lr in args.lr}
+        runs_by_rate: dict[float, list[Any]] = {lr: [] for lr in args.lr}
         for lr, seed in itertools.product(args.lr, range(args.seeds)):
             work = partial(measure, setting, lr, seed, graph)
-            found[lr].append(
-                store.measured("setting", {**vars(setting), "lr": lr, "seed": seed}, work)
-            )
-        rows.append(line(setting, found))
+            key = {**vars(setting), "lr": lr, "seed": seed}
+            runs_by_rate[lr].append(store.measured("setting", key, work))
+        rows.append(line(setting, runs_by_rate))
     print(table([*COLUMNS, *SCORES], rows))
+
+
+def parse(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    of_rows = "of Table 1, from 0"
+    of_split = "of a random split, or public"
+    add("--dataset", choices=PAPER, default="citeseer")
+    add("--rows", nargs="+", type=int, choices=range(len(ROWS)), default=[0], help=of_rows)
+    add("--training", nargs="+", choices=("split", "each"), default=["split"])
+    add("--norm", nargs="+", choices=NORMS, default=["none"])
+    yes_or_no = ("no", "yes")
+    add("--projected", nargs="+", choices=yes_or_no, default=["no"], help="random dense features")
+    add("--train-nodes", nargs="+", default=[PUBLIC], metavar="N", help=of_split)
+    add("--weight-decay", nargs="+", type=float, default=[5e-4])
+    add("--local-steps", nargs="+", type=int, default=[20], metavar="N", help="ζ")
+    add("--optimizer", nargs="+", choices=("adam", "adamw"), default=["adam"])
+    add("--dropout", nargs="+", type=float, default=[0.5])
+    add("--lr", nargs="+", type=float, default=[0.005, 0.01, 0.05, 0.1])
+    add("--epochs", type=int, default=400)
+    add("--seeds", type=int, default=2)
+    add("--data-root", default="data")
+    add("--out", type=Path, required=True, help="a folder for finished runs, which are kept")
+    return parser.parse_args(words)
 
 
 if __name__ == "__main__":

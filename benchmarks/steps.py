@@ -1,5 +1,4 @@
-"""Milliseconds of a training step: PyG's layers in a plain loop, ordinary training (m = 1), and
-sub-GCNs.
+"""Milliseconds of a training step: PyG's layers, ordinary training (m = 1), and sub-GCNs.
 
     python -m benchmarks.steps --widths 4096 1024 256
     python -m benchmarks.steps --model gat --widths 1024 --device cuda --precision bf16
@@ -36,15 +35,16 @@ from gistgnn.sampling import Batch, ClusterSampling, whole_graph
 DROPOUT = 0.2
 HEADS = 4
 LAYERS = 2
-# the first layer sums neighbours in each batch, as PyG's does
+# Without precompute the first layer sums neighbours in each batch, as PyG's does.
 SAMPLING = ClusterSampling(60, 10, precompute=False)
 NEVER = 10**6  # rounds
 Step = Callable[[], list[float]]  # trains, and returns the seconds of each step
 
 
 class Stopwatch(Callback):
-    """Measures the seconds of every round but the first, which loads code; ends the run after
-    `rounds` of them.
+    """Measures the seconds of `rounds` rounds after the first, and ends the run.
+
+    The first round does not count, as it loads code.
     """
 
     def __init__(self, rounds: int) -> None:
@@ -71,19 +71,26 @@ def seconds_of_rounds(
     rounds: int,
     **options: Any,
 ) -> list[float]:
-    """Train by `GIST.fit` and return the seconds of each round; `options` are of `GIST` (device,
-    store) and `fit`.
+    """Train by `GIST.fit` and return the seconds of each round.
+
+    Args:
+        graph: the graph.
+        build: makes the model of some widths.
+        widths: of the full model.
+        m: the number of sub-GCNs.
+        rounds: how many rounds are measured, after one that is not.
+        **options: of `GIST` (device, store) and of `fit`.
     """
     watch = Stopwatch(rounds)
-    own = {name: options.pop(name) for name in ("device", "store") if name in options}
-    epochs = NEVER * m  # the stopwatch ends the run
-    fixed: dict[str, Any] = {
-        "epochs": epochs,
+    gist_options = {name: options.pop(name) for name in ("device", "store") if name in options}
+    fit_options: dict[str, Any] = {
+        "epochs": NEVER * m,  # The stopwatch ends the run long before.
         "evaluate_every": NEVER,
         "optimizer_state": "carry",
         "progress": False,
     }
-    GIST(build, widths, m, **own).fit(graph, callbacks=[watch], **{**fixed, **options})
+    fit_options |= options
+    GIST(build, widths, m, **gist_options).fit(graph, callbacks=[watch], **fit_options)
     return watch.seconds
 
 
@@ -117,8 +124,9 @@ def layer(model: str, features: int, width: int, *, last: bool) -> nn.Module:
 
 
 def in_layout(batch: Batch, layout: str) -> Tensor:
-    """Return a batch's edges as PyG's layers take them: an edge_index, or a CSR tensor of (target,
-    source).
+    """Return a batch's edges as PyG's layers take them.
+
+    The layout "edge_index" is [2, edges]; "CSR" is a sparse tensor of (target, source).
     """
     if layout == "edge_index":
         return batch.edge_index
@@ -143,9 +151,9 @@ def pyg_loop(
 
     def train() -> list[float]:
         seconds = []
-        for number_ in range(1 + steps):  # the first is not counted
+        for number in range(1 + steps):
             begun = time.perf_counter()
-            x, edges, y, nodes = batches[number_ % len(batches)]
+            x, edges, y, nodes = batches[number % len(batches)]
             optimizer.zero_grad()
             with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
                 loss = F.cross_entropy(net(x, edges)[nodes].float(), y[nodes])
@@ -153,7 +161,7 @@ def pyg_loop(
             optimizer.step()
             loss.item()  # waits for a GPU
             seconds.append(time.perf_counter() - begun)
-        return seconds[1:]
+        return seconds[1:]  # The first step does not count, as it loads code.
 
     return train
 
@@ -163,7 +171,7 @@ def gist_rounds(
 ) -> Step:
     """Return a run of `GIST.fit`; the seconds are those of a step of one sub-GCN."""
     heads = {"heads": HEADS} if model == "gat" else {}
-    each = width // heads.get("heads", 1)
+    head_width = width // heads.get("heads", 1)
     zeta = options.local_steps
     fixed: dict[str, Any] = {"dropout": DROPOUT, "norm": "layer", **heads}
 
@@ -172,12 +180,18 @@ def gist_rounds(
 
     def train() -> list[float]:
         seconds = seconds_of_rounds(
-            graph, build, (each,) * LAYERS, m, options.rounds,
-            sampler=SAMPLING, runner=runner, local_steps=zeta,
+            graph,
+            build,
+            (head_width,) * LAYERS,
+            m,
+            options.rounds,
+            sampler=SAMPLING,
+            runner=runner,
+            local_steps=zeta,
             precision=options.precision.replace("tf32", "float32"),
             device=options.device,
-        )  # fmt: skip
-        return [took / zeta / m for took in seconds]
+        )
+        return [seconds_of_round / zeta / m for seconds_of_round in seconds]
 
     return train
 
@@ -187,23 +201,24 @@ def contenders(
 ) -> dict[str, Step]:
     """Return the contenders by their names."""
     steps = options.rounds * options.local_steps
-    found: dict[str, Step] = {}
+    step_of: dict[str, Step] = {}
     for layout in ("edge_index", "CSR"):
-        found[f"PyG, {layout}"] = pyg_loop(
+        step_of[f"PyG, {layout}"] = pyg_loop(
             graph, model, width, layout, steps, options.device, options.precision
         )
-    found["m=1"] = gist_rounds(graph, model, width, 1, "auto", options)
+    step_of["m=1"] = gist_rounds(graph, model, width, 1, "auto", options)
     for m in options.sub_gcns:
         for runner in ("in-turn", "auto", "fused"):
-            found[f"{runner} m={m}"] = gist_rounds(graph, model, width, m, runner, options)
-    return found
+            step_of[f"{runner} m={m}"] = gist_rounds(graph, model, width, m, runner, options)
+    return step_of
 
 
 def measure(
     graph: Graph, model: str, width: int, options: argparse.Namespace
 ) -> dict[str, dict[str, Any]]:
-    """Measure all contenders of one model and width in turn; one that fails is left out, and
-    named.
+    """Measure all contenders of one model and width in turn.
+
+    One that fails is left out; its error goes to standard error.
     """
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
     cuda = torch.device(options.device).type == "cuda"
@@ -216,34 +231,33 @@ def measure(
                 torch.cuda.reset_peak_memory_stats()
             try:
                 samples[name] = samples.get(name, []) + [1e3 * seconds for seconds in step()]
-            except (
-                Exception
-            ) as error:  # such as too little memory, or a layer that cannot take the layout in bf16
-                print(
-                    f"{model} {width}, {name}: {type(error).__name__}: {error}".splitlines()[0],
-                    file=sys.stderr,
-                )
+            except Exception as error:
+                # There may be too little memory, or a layer may not take the layout in bf16.
+                message = f"{model} {width}, {name}: {type(error).__name__}: {error}"
+                print(message.splitlines()[0], file=sys.stderr)
                 del left[name]
                 continue
             peaks[name] = torch.cuda.max_memory_allocated() if cuda else 0
     return {name: {"step_ms": quartiles(samples[name]), "peak_bytes": peaks[name]} for name in left}
 
 
-def rows(found: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """Return the rows of a table: a step, and how many steps of each peer it is faster than."""
-    medians = {name: own["step_ms"]["median"] for name, own in found.items()}
-    fastest_pyg = min(
-        (value for name, value in medians.items() if name.startswith("PyG")), default=None
-    )
+def rows(results: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """Return the rows of a table: a step, and how many times as long its peers take."""
+    medians = {name: result["step_ms"]["median"] for name, result in results.items()}
+    of_pyg = [median for name, median in medians.items() if name.startswith("PyG")]
+    fastest_pyg = min(of_pyg, default=None)
     lines = []
-    for name, own in found.items():
-        ratios = [
-            f"{other / medians[name]:.2f}x" if other else "—"
-            for other in (fastest_pyg, medians.get("m=1"))
-        ]
-        peak = f"{own['peak_bytes'] / 2**30:.2f}" if own["peak_bytes"] else "—"
-        lines.append([name, spread(own["step_ms"]), *ratios, peak])
+    for name, result in results.items():
+        to_pyg = times_as_long(fastest_pyg, medians[name])
+        to_one_model = times_as_long(medians.get("m=1"), medians[name])
+        peak = f"{result['peak_bytes'] / 2**30:.2f}" if result["peak_bytes"] else "—"
+        lines.append([name, spread(result["step_ms"]), to_pyg, to_one_model, peak])
     return lines
+
+
+def times_as_long(peer: float | None, step: float) -> str:
+    """Format how many times as long a peer's step takes; a dash if it was not measured."""
+    return f"{peer / step:.2f}x" if peer else "—"
 
 
 HEAD = ["", "step, ms (quartiles)", "PyG's faster one / it", "m=1 / it", "peak on the GPU, GiB"]
@@ -252,7 +266,7 @@ HEAD = ["", "step, ms (quartiles)", "PyG's faster one / it", "m=1 / it", "peak o
 def main() -> None:
     """Measure every width, and print a table for each."""
     options = parse()
-    # the runs are short, and leave parameters untrained
+    # The runs are short and leave parameters untrained, which gistgnn would note.
     logging.getLogger("gistgnn").setLevel(logging.ERROR)
     torch.set_num_threads(options.threads or torch.get_num_threads())
     machine = describe_machine(torch.get_num_threads(), options.device)
@@ -269,19 +283,14 @@ def main() -> None:
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.steps", description=__doc__.split("\n")[0]
     )
     add = parser.add_argument
     add("--model", choices=("graphsage", "gcn", "gat"), default="graphsage")
-    add(
-        "--widths",
-        type=int,
-        nargs="+",
-        default=[1024, 256],
-        metavar="D",
-        help="of both hidden layers; 4 heads of GAT",
-    )
+    of_widths = "of both hidden layers; 4 heads of GAT"
+    add("--widths", type=int, nargs="+", default=[1024, 256], metavar="D", help=of_widths)
     add("--sub-gcns", type=int, nargs="+", default=[8], metavar="M")
     add("--dataset", default="synthetic:amazon2m@0.004")
     add("--precision", choices=("float32", "tf32", "bf16"), default="float32")

@@ -3,8 +3,8 @@
     python -m benchmarks.stream_clusters --data-root data
     python -m benchmarks.stream_clusters --folder papers --clusters 800
 
-Each row is made in a process of its own. Memory is the peak of that process and of METIS's
-together, less what the first has at its start, with the graph.
+Each row is made in a process of its own. Memory is the peak of that process and of METIS's process
+together, less what the first one has at its start, when it has read the graph.
 """
 
 import argparse
@@ -35,16 +35,8 @@ GRAPHS = {
     "synthetic:reddit@0.1": (50, 500, 1500),
 }
 METHODS = ("metis", "stream")
-HEAD = [
-    "graph",
-    "clusters",
-    "method",
-    "edges cut, %",
-    "of METIS's",
-    "largest, of the mean",
-    "seconds",
-    "MiB",
-]
+HEAD = ["graph", "clusters", "method", "edges cut, %", "of METIS's"]
+HEAD += ["largest, of the mean", "seconds", "MiB"]
 
 
 def main() -> None:
@@ -67,36 +59,28 @@ def main() -> None:
 def cuts(options: argparse.Namespace) -> None:
     """Print a row for each graph, number of clusters and method."""
     print(f"# Clusters\n\n{on(describe_machine(1, 'cpu'))}\n")
-    print("\n".join(table(HEAD, []).splitlines()))
-    alone = options.folder or options.graph
-    for name, counts in {str(alone): (options.clusters,)}.items() if alone else GRAPHS.items():
+    print(table(HEAD, []))
+    graphs: dict[str, tuple[int, ...]] = GRAPHS
+    if options.folder or options.graph:
+        graphs = {str(options.folder or options.graph): (options.clusters,)}
+    for name, counts in graphs.items():
         for count in counts:
             cut_by_metis = None
             for method in options.methods:
-                where = ["--folder", name] if options.folder else ["--graph", name]
-                words = [
-                    *where,
-                    "--clusters",
-                    str(count),
-                    "--one",
-                    method,
-                    "--data-root",
-                    options.data_root,
-                ]
-                row = json.loads(own_process(words).splitlines()[-1])
-                cut_by_metis = row["cut"] if method == "metis" else cut_by_metis
-                ratio = f"{row['cut'] / cut_by_metis:.3f}" if cut_by_metis else "—"
-                numbers = [
-                    f"{100 * row['cut']:.1f}",
-                    ratio,
-                    f"{row['largest']:.3f}",
-                    f"{row['seconds']:.1f}",
-                ]
-                cells = [name, f"{count:,}", method, *numbers, format(row["mib"], ",")]
+                words = ["--folder" if options.folder else "--graph", name]
+                words += ["--clusters", str(count), "--one", method]
+                words += ["--data-root", options.data_root]
+                row = json.loads(output_of_process(words).splitlines()[-1])
+                if method == "metis":
+                    cut_by_metis = row["cut"]
+                cells = [name, f"{count:,}", method, f"{100 * row['cut']:.1f}"]
+                cells.append(f"{row['cut'] / cut_by_metis:.3f}" if cut_by_metis else "—")
+                cells += [f"{row['largest']:.3f}", f"{row['seconds']:.1f}", f"{row['mib']:,}"]
                 print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def own_process(words: list[str]) -> str:
+def output_of_process(words: list[str]) -> str:
+    """Run this script with some options in a process of its own; return what it prints."""
     command = [sys.executable, "-m", "benchmarks.stream_clusters", *words]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -109,11 +93,11 @@ def one(options: argparse.Namespace) -> dict[str, float]:
         part = cut(edges, options.clusters, options.one)
     seconds = time.perf_counter() - start
     sizes = np.bincount(part, minlength=options.clusters)
-    apart = 0
+    cut_edges = 0
     for block in blocks_of(edges, 2**19, 2**19):
-        apart += int((part[block.source] != part[block.target]).sum())
+        cut_edges += int((part[block.source] != part[block.target]).sum())
     return {
-        "cut": apart / edges.num_edges,
+        "cut": cut_edges / edges.num_edges,
         "largest": sizes.max() * options.clusters / edges.num_nodes,
         "seconds": seconds,
         "mib": round(watched.peak / 2**20),
@@ -121,13 +105,14 @@ def one(options: argparse.Namespace) -> dict[str, float]:
 
 
 class Watched:
-    """Watches the memory of this process and of METIS's: `peak` is of both, less what this one had
-    at the start.
+    """Watches the memory of this process and of METIS's.
+
+    `peak` has the bytes of both together, less what this process had at the start.
     """
 
     def __enter__(self) -> "Watched":
         self.peak = 0
-        self._held = psutil.Process().memory_info().rss
+        self._bytes_before = psutil.Process().memory_info().rss
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
@@ -138,21 +123,23 @@ class Watched:
         self._thread.join()
 
     def _watch(self) -> None:
-        own = psutil.Process()
+        process = psutil.Process()
         while not self._over.wait(0.02):
-            held = own.memory_info().rss
-            for child in own.children(recursive=True):
+            resident = process.memory_info().rss
+            for child in process.children(recursive=True):
                 with contextlib.suppress(psutil.Error):
-                    # no longer the copy of this process
+                    # A child begins as a copy of this process, and counts once it runs METIS.
                     if "metis" in " ".join(child.cmdline()[1:2]):
-                        held += child.memory_info().rss
-            self.peak = max(self.peak, held - self._held)
+                        resident += child.memory_info().rss
+            self.peak = max(self.peak, resident - self._bytes_before)
 
 
 def cut(edges: CSR, count: int, method: str) -> npt.NDArray[Any]:
+    """Return the cluster of every node."""
     if method == "stream":
         return streaming.stream_clusters(edges, count, 0)
-    os.environ["GISTGNN_CACHE"] = f"/tmp/gistgnn-no-cache-{os.getpid()}"  # nothing is read from it
+    # With a new cache METIS has to work, and no clusters of an earlier run are read.
+    os.environ["GISTGNN_CACHE"] = f"/tmp/gistgnn-no-cache-{os.getpid()}"
     part = cluster(edges, edges.num_nodes, count, "metis", 0).assignment.numpy()
     shutil.rmtree(os.environ["GISTGNN_CACHE"], ignore_errors=True)
     return part

@@ -8,6 +8,7 @@ those before it take at this rate. Packets have up to 64 KB: the kernel cuts and
 own maximum, as it does for a network card.
 """
 
+import contextlib
 import fcntl
 import os
 import select
@@ -16,10 +17,9 @@ import sys
 import time
 from collections import deque
 
-# TUNSETIFF, TUNSETOFFLOAD
-_SET_NAME = 0x400454CA
-_SET_OFFLOAD = 0x400454D0
-# IFF_TUN | IFF_NO_PI | IFF_VNET_HDR: before every packet 10 bytes say how the kernel has to cut it
+_SET_NAME = 0x400454CA  # TUNSETIFF
+_SET_OFFLOAD = 0x400454D0  # TUNSETOFFLOAD
+# IFF_TUN | IFF_NO_PI | IFF_VNET_HDR. Before every packet 10 bytes say how the kernel has to cut it.
 _KIND = 0x5001
 _LARGE = 3  # TUN_F_CSUM | TUN_F_TSO4
 _TARGET = 10 + 19  # of a packet: the last byte of the address that it goes to
@@ -31,7 +31,7 @@ def main() -> None:
     rate = float(sys.argv[3]) * 1e6 / 8
     ends = [wire(f"wire{i}") for i in range(1, count + 1)]
     queues: list[deque[tuple[float, bytes]]] = [deque() for _ in ends]
-    free = [0.0] * count  # when a wire has delivered all that is on its way to it
+    free = [0.0] * count  # the time at which a wire will have delivered all that it was sent
     while True:
         due = min((queue[0][0] for queue in queues if queue), default=None)
         wait = None if due is None else max(due - time.monotonic(), 0)
@@ -56,10 +56,9 @@ def wire(name: str) -> int:
 
 
 def deliver(end: int, packet: bytes) -> None:
-    try:
+    """Write a packet to a device; it is lost if the device is down, as on a lost machine."""
+    with contextlib.suppress(OSError):
         os.write(end, packet)
-    except OSError:  # the device is down, as on a machine that is lost
-        return
 
 
 if __name__ == "__main__":

@@ -26,12 +26,10 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def spread(value: dict[str, Any] | None) -> str:
-    """Format as: median (lower quartile to upper quartile)."""
-    return (
-        "—"
-        if value is None
-        else f"{number(value['median'])} ({number(value['q1'])}–{number(value['q3'])})"
-    )
+    """Format as: median (lower quartile–upper quartile)."""
+    if value is None:
+        return "—"
+    return f"{number(value['median'])} ({number(value['q1'])}–{number(value['q3'])})"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -57,8 +55,6 @@ def describe_machine(threads: int, device: str) -> dict[str, Any]:
 
 def on(machine: dict[str, Any]) -> str:
     """Describe the machine in one line."""
-    where = f"{machine['gpu']}, host " if machine["gpu"] else ""
-    return (
-        f"{where}{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}, "
-        f"Python {machine['python']}"
-    )
+    gpu = f"{machine['gpu']}, host " if machine["gpu"] else ""
+    versions = f"torch {machine['torch']}, Python {machine['python']}"
+    return f"{gpu}{machine['cpu']}, {machine['threads']} threads, {versions}"

@@ -34,10 +34,8 @@ WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 EVALUATIONS = 5  # of a run, the one at its end included
 # What a run is trained with. A run in the file counts as finished if all of these are the same.
-SETTINGS = (
-    "graph", "model", "layers", "sub_gcns", "epochs", "clusters", "options",
-    "width", "lr", "scaling", "base_width", "seed",
-)  # fmt: skip
+SETTINGS = ("graph", "model", "layers", "sub_gcns", "epochs", "clusters", "options")
+SETTINGS += ("width", "lr", "scaling", "base_width", "seed")
 DIVERGED = "†"
 
 Run = dict[str, Any]
@@ -62,10 +60,10 @@ def train_all(options: argparse.Namespace) -> list[Run]:
     """Train every setting that is not in the file yet; return the finished runs of all settings."""
     # Models at a bad rate are expected, and their notes would hide the progress.
     logging.getLogger("gistgnn").setLevel(logging.ERROR)
-    wanted = settings_of(options)
+    settings = settings_of(options)
     finished = {key_of(run): run for run in read_runs(options.out)}
-    missing = [setting for setting in wanted if key_of(setting) not in finished]
-    print(f"{len(missing)} of {len(wanted)} runs to train", file=sys.stderr, flush=True)
+    missing = [setting for setting in settings if key_of(setting) not in finished]
+    print(f"{len(missing)} of {len(settings)} runs to train", file=sys.stderr, flush=True)
     trainer = Trainer(options)
     begun = time.perf_counter()
     for count, setting in enumerate(missing, 1):
@@ -75,7 +73,7 @@ def train_all(options: argparse.Namespace) -> list[Run]:
         minutes = (time.perf_counter() - begun) / 60
         line = f"{count}/{len(missing)} {described(run)}; {number(minutes)} min so far"
         print(line, file=sys.stderr, flush=True)
-    return [finished[key_of(setting)] for setting in wanted]
+    return [finished[key_of(setting)] for setting in settings]
 
 
 def settings_of(options: argparse.Namespace) -> list[Run]:
@@ -357,14 +355,12 @@ def table_of_transfer(grid: Grid, base_width: int) -> str:
     for width, cells in grid.items():
         best_lr = chosen_rate(cells)
         best = None if best_lr is None else cells[best_lr].test
-        here = cells[lr].test if lr in cells else None
-        rows.append([
-            f"{width:,}",
-            "—" if here is None else f"{here:.2f}",
-            "—" if best is None else f"{best:.2f} at {best_lr:g}",
-            difference(here, best),
-            difference(here, base.test),
-        ])  # fmt: skip
+        transferred = cells[lr].test if lr in cells else None
+        row = [f"{width:,}"]
+        row.append("—" if transferred is None else f"{transferred:.2f}")
+        row.append("—" if best is None else f"{best:.2f} at {best_lr:g}")
+        row += [difference(transferred, best), difference(transferred, base.test)]
+        rows.append(row)
     head = ["width", f"test at {lr:g}", "best of the grid", "difference", f"to width {base_width}"]
     text = f"At width {base_width} validation chooses the rate {lr:g}. At this rate:"
     return f"{text}\n\n{table(head, rows)}"

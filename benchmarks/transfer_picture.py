@@ -26,7 +26,7 @@ NAMES = {
 # From the narrowest width to the widest. Placeholders become variables of the style below.
 RAMP = ("#040401", "#040402", "#040403", "#040404", "#040405", "#040406", "#040407")
 COLOURS = {"#010101": "ink", "#020202": "grid", "#030303": "card"}
-COLOURS |= {colour: f"width-{place}" for place, colour in enumerate(RAMP, 1)}
+COLOURS |= {colour: f"width-{index}" for index, colour in enumerate(RAMP, 1)}
 INK, GRID, CARD = list(COLOURS)[:3]
 STYLE = """<style>
 svg { --ink: #24292f; --grid: #d8dee4; --card: #ffffff;
@@ -140,8 +140,8 @@ def draw_panel(axes: Any, dots: Sequence[dict[str, Any]], colours: dict[int, str
 def colours_of(widths: set[int]) -> dict[int, str]:
     """Return a colour for each width, narrow to wide, spread over the ramp."""
     last = max(len(widths) - 1, 1)
-    places = [round(place * (len(RAMP) - 1) / last) for place in range(len(widths))]
-    return {width: RAMP[place] for width, place in zip(sorted(widths), places, strict=True)}
+    places = [round(index * (len(RAMP) - 1) / last) for index in range(len(widths))]
+    return {width: RAMP[index] for width, index in zip(sorted(widths), places, strict=True)}
 
 
 def limits(scores: Sequence[float]) -> tuple[float, float]:

@@ -1,5 +1,6 @@
-"""Graph classification: images as graphs of pixels, in a loop of your own, beside ordinary training
-(m = 1).
+"""Graph classification in a loop of your own: images as graphs of pixels.
+
+GIST with two sub-GCNs is compared with ordinary training (m = 1).
 """
 
 import argparse
@@ -21,13 +22,17 @@ parser.add_argument("--graphs", type=int, default=1797)
 parser.add_argument("--rounds", type=int, default=20)
 args = parser.parse_args()
 
-edges, _ = grid(8, 8)  # every pixel and the eight pixels around it
-# row and column
-places = torch.cat([torch.eye(8).repeat_interleave(8, dim=0), torch.eye(8).repeat(8, 1)], dim=1)
+# An image has 8 x 8 pixels. A pixel has edges to the eight pixels around it, and features that say
+# in which row and column it lies: [64, 16].
+edges, _ = grid(8, 8)
+rows = torch.eye(8).repeat_interleave(8, dim=0)
+columns = torch.eye(8).repeat(8, 1)
+positions = torch.cat([rows, columns], dim=1)
 images, digits = load_digits(return_X_y=True)
-graphs = []  # pixels are from 0 to 4: their mean over an image is small
-for image, digit in zip(torch.tensor(images[: args.graphs]).float() / 4, digits, strict=False):
-    graphs.append(Data(x=places * image.unsqueeze(1), edge_index=edges, y=torch.tensor([digit])))
+brightness = torch.tensor(images).float() / 4  # from 0 to 4, as the mean over an image is small
+graphs = []
+for image, digit in zip(brightness[: args.graphs], digits, strict=False):
+    graphs.append(Data(x=positions * image.unsqueeze(1), edge_index=edges, y=torch.tensor([digit])))
 random.Random(0).shuffle(graphs)
 fifth = len(graphs) // 5
 val = graphs[:fifth]
@@ -44,8 +49,9 @@ class GraphClassifier(nn.Module):
         self.head = nn.Linear(width, 10)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Return [graphs, 10]. Without `batch` every node is a graph: so GIST tries the model
-        before it trains.
+        """Return the scores: [graphs, 10].
+
+        Without `batch` every node is a graph. GIST calls the model so when it checks it.
         """
         h = self.encoder(x, edge_index)
         if batch is not None:

@@ -20,19 +20,19 @@ args = parser.parse_args()
 
 graph = load(args.dataset)
 print(graph)
-gist = GIST(
-    lambda widths: GraphSAGE(
-        graph.num_features, widths, graph.num_classes, dropout=0.2, norm="layer"
-    ),
-    widths=(512, 512),
-    sub_gcns=4,
-)
+
+
+def build(widths: tuple[int, ...]) -> GraphSAGE:
+    """Return the model at some widths, one for each hidden layer."""
+    return GraphSAGE(graph.num_features, widths, graph.num_classes, dropout=0.2, norm="layer")
+
+
+gist = GIST(build, widths=(512, 512), sub_gcns=4)
 result = gist.fit(
     graph,
     sampler=ClusterSampling(args.clusters, clusters_per_batch=10),
     inductive=True,  # train on the training nodes and the edges between them, as the paper does
-    # score the whole graph with little memory: one layer after the other
-    evaluation=Evaluation("layers"),
+    evaluation=Evaluation("layers"),  # score the whole graph layer by layer, with little memory
     epochs=args.epochs,
     local_steps=12,
     evaluate_every=2,

@@ -1,5 +1,6 @@
-"""A LightningModule that trains by GIST: a batch of the trainer is a round (pip install
-pytorch-lightning).
+"""A LightningModule that trains by GIST: a batch of the trainer is a round.
+
+Needs `pip install pytorch-lightning`.
 """
 
 import argparse
@@ -22,7 +23,7 @@ args = parser.parse_args()
 
 
 class NodeClassifier(pl.LightningModule):
-    """A GraphSAGE whose four narrow parts train in every round. Lightning does all the rest."""
+    """A GraphSAGE whose four narrow parts train in every round."""
 
     def __init__(self, graph: Graph, width: int = 256, steps: int = 10, lr: float = 0.01) -> None:
         super().__init__()
@@ -76,15 +77,13 @@ class NodeClassifier(pl.LightningModule):
         self.log(name, right[nodes].float().mean())
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return an optimiser that changes nothing: Lightning counts its steps, which are rounds
-        here.
-        """
+        """Return an optimiser that changes nothing: Lightning counts its steps, one for a round."""
         return torch.optim.SGD(self.model.parameters(), lr=0.0)
 
 
 graph = load("digits")
-# an epoch has one batch: a round on the whole graph
-once = DataLoader(TensorDataset(torch.zeros(1)))
+# An epoch has one batch: a round on the whole graph.
+one_batch = DataLoader(TensorDataset(torch.zeros(1)))
 trainer = pl.Trainer(
     max_epochs=args.rounds,
     callbacks=[
@@ -98,5 +97,5 @@ trainer = pl.Trainer(
 )
 pl.seed_everything(0)
 module = NodeClassifier(graph)
-trainer.fit(module, once, once)
-trainer.test(module, once, ckpt_path="best", weights_only=True)
+trainer.fit(module, one_batch, one_batch)
+trainer.test(module, one_batch, ckpt_path="best", weights_only=True)

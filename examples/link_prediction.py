@@ -43,9 +43,9 @@ def take_steps(encoder: nn.Module, steps: int) -> None:
     optimizer = torch.optim.Adam(encoder.parameters(), lr=0.01)
     edges = train.edge_label_index
     for _ in range(steps):
-        others = negative_sampling(train.edge_index, train.num_nodes, edges.shape[1])
-        scores = link_scores(encoder, torch.cat([edges, others], dim=1))
-        labels = torch.cat([torch.ones(edges.shape[1]), torch.zeros(others.shape[1])])
+        non_edges = negative_sampling(train.edge_index, train.num_nodes, edges.shape[1])
+        scores = link_scores(encoder, torch.cat([edges, non_edges], dim=1))
+        labels = torch.cat([torch.ones(edges.shape[1]), torch.zeros(non_edges.shape[1])])
         optimizer.zero_grad()
         F.binary_cross_entropy_with_logits(scores, labels).backward()
         optimizer.step()
@@ -53,25 +53,21 @@ def take_steps(encoder: nn.Module, steps: int) -> None:
 
 @torch.no_grad()
 def auc(encoder: nn.Module, held_out: Data) -> float:
-    """Return the area under the ROC curve for the held-out edges and as many pairs that are no
-    edges.
-    """
-    return float(
-        roc_auc_score(held_out.edge_label, link_scores(encoder.eval(), held_out.edge_label_index))
-    )
+    """Return the area under the ROC curve of held-out edges and as many pairs without an edge."""
+    scores = link_scores(encoder.eval(), held_out.edge_label_index)
+    return float(roc_auc_score(held_out.edge_label, scores))
+
+
+def build(widths: tuple[int, ...]) -> GCN:
+    """Return an encoder. Its hidden layer is split; every sub-GCN gives all 64 outputs."""
+    return GCN(graph.num_features, widths, 64, dropout=0.2)
 
 
 for m in (1, 4):
-    # The hidden layer is split. The embedding has a constant width, so that every sub-GCN gives all
-    # of it.
-    gist = GIST(
-        lambda widths: GCN(graph.num_features, widths, 64, dropout=0.2), widths=(256,), sub_gcns=m
-    )
+    gist = GIST(build, widths=(256,), sub_gcns=m)
     loop = Loop(gist, args.rounds, lambda encoder: auc(encoder, val))
     for round in loop:
         for sub in round:
             take_steps(sub, 10)
-    print(
-        f"m = {m}: AUC {auc(loop.best_model(), test):.3f} on {test.edge_label_index.shape[1]} "
-        "held-out pairs"
-    )
+    pairs = test.edge_label_index.shape[1]
+    print(f"m = {m}: AUC {auc(loop.best_model(), test):.3f} on {pairs} held-out pairs")

@@ -1,5 +1,6 @@
-"""Log the history of a run to Weights & Biases. Needs `pip install wandb`, but no account: it is
-kept in wandb/.
+"""Log the history of a run to Weights & Biases.
+
+Needs `pip install wandb`, but no account: the history is written to the folder wandb/.
 """
 
 import argparse
@@ -23,7 +24,6 @@ with wandb.init(project="gistgnn", mode=args.mode, config=vars(args)) as run:
     # trackio has the same functions. For MLflow write callbacks=[Log(mlflow.log_metrics)].
     result = gist.fit(graph, epochs=args.epochs, callbacks=[Log(run)], progress=False)
     run.summary["best test accuracy"] = result.test["accuracy"]
-    print(
-        f"{run.step} steps, last score {run.summary['validation']:.1%}, test accuracy "
-        f"{result.test['accuracy']:.1%}"
-    )
+    last_score = run.summary["validation"]
+    test_accuracy = result.test["accuracy"]
+    print(f"{run.step} steps, last score {last_score:.1%}, test accuracy {test_accuracy:.1%}")

@@ -15,7 +15,7 @@ parser.add_argument("--epochs", type=int, default=80)
 args = parser.parse_args()
 
 ranks = Ranks() if started_by_torchrun() else None
-# one rank of every machine first, which may download it
+# One rank of every machine loads the graph first, as it may have to download it.
 graph = load_on_ranks(ranks, lambda: load("digits"))
 gist = GIST(
     lambda widths: GraphSAGE(graph.num_features, widths, graph.num_classes),

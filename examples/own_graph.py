@@ -1,5 +1,4 @@
-"""Train on a graph of your own that lies in two CSV files, and write the predicted classes into a
-third.
+"""Train on a graph of your own, in two CSV files, and write the predicted classes into a third.
 
 nodes.csv has a row for each node: its name, its class (empty: not known), and its features.
 edges.csv has a row for each edge: the names of two nodes.
@@ -21,8 +20,9 @@ args = parser.parse_args()
 
 
 def write_a_small_graph(folder: Path) -> None:
-    """Write 300 people in three groups, who mostly know people of their own group; 30 groups are
-    not known.
+    """Write 300 people in three groups, who mostly know people of their own group.
+
+    The groups of the last 30 people are left empty.
     """
     rng = torch.Generator().manual_seed(0)
     groups = torch.arange(300) % 3
@@ -57,11 +57,10 @@ x = torch.tensor([[float(value) for value in features] for _, _, *features in no
 y = torch.tensor([classes.index(label) if label else -1 for _, label, *_ in nodes])  # -1: not known
 edges = torch.tensor([[number[a], number[b]] for a, b in read_rows(args.folder / "edges.csv")]).t()
 
-known = (y >= 0).nonzero().squeeze(1)
-known = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(0))]
-train, val, test = known.split(
-    [len(known) - 2 * (len(known) // 5), len(known) // 5, len(known) // 5]
-)
+labelled = (y >= 0).nonzero().squeeze(1)
+labelled = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(0))]
+fifth = len(labelled) // 5
+train, val, test = labelled.split([len(labelled) - 2 * fifth, fifth, fifth])
 both_ways = torch.cat([edges, edges.flip(0)], dim=1)  # friends are friends in both directions
 graph = Graph.build(x, both_ways, y, train=train, val=val, test=test, name="people")
 print(graph)

@@ -1,6 +1,4 @@
-"""Two training loops of your own: a plain one, and one with validation, early stopping and
-checkpoints.
-"""
+"""Two training loops of your own: a plain one, and one with early stopping and checkpoints."""
 
 import argparse
 from pathlib import Path
@@ -44,27 +42,22 @@ def accuracy(model: nn.Module, nodes: Tensor) -> float:
     return right[nodes].float().mean().item()
 
 
-# The plain loop. When it goes on to the next round, the narrow models are written back into the
-# full one.
+# The plain loop. At the end of each round the narrow models are written back into the full one.
 gist = GIST(build, widths=256, sub_gcns=4)
 for round in gist.rounds(args.rounds):
     for sub in round:  # a GraphSAGE of width 64, in training mode
         train(sub)
-print(
-    f"plain loop: test accuracy {accuracy(gist.model(), graph.test):.1%} after {args.rounds} rounds"
-)
+test_accuracy = accuracy(gist.model(), graph.test)
+print(f"plain loop: test accuracy {test_accuracy:.1%} after {args.rounds} rounds")
 
-# The same with `Loop`: after Ctrl-C, start the script again, and it goes on from the last
-# checkpoint.
+# The same with `Loop`. After Ctrl-C, the script goes on from the last checkpoint.
 gist = GIST(build, widths=256, sub_gcns=4)
 saving = Saving(args.checkpoints, every=5, resume=True)
 loop = Loop(gist, args.rounds, lambda model: accuracy(model, graph.val), patience=8, saving=saving)
 for round in loop:
     for sub in round:
         train(sub)
-best = loop.best_model()
+test_accuracy = accuracy(loop.best_model(), graph.test)
 progress = loop.progress
-print(
-    f"Loop: test accuracy {accuracy(best, graph.test):.1%} at round {progress.best_round} of "
-    f"{progress.rounds}"
-)
+rounds = f"round {progress.best_round} of {progress.rounds}"
+print(f"Loop: test accuracy {test_accuracy:.1%} at {rounds}")

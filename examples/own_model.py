@@ -44,6 +44,6 @@ print(gist)
 result = gist.fit(graph, epochs=args.epochs, local_steps=10, lr=0.005, progress=False)
 print(f"test accuracy: {result.test['accuracy']:.1%}")
 
-# a ScaledModel: a layer that scales the features, and a ResidualNet of width 256
+# The result is a ScaledModel: a layer that scales the features, and a ResidualNet of width 256.
 model = result.model
 torch.save(model.state_dict(), "residual.pt")

@@ -1,5 +1,6 @@
-"""Nodes and edges of several types: modules, classes and functions. The package of a Python module
-is learned.
+"""Nodes and edges of several types: modules, classes and functions of Python packages.
+
+The model learns to which package a module belongs.
 """
 
 import argparse
@@ -31,8 +32,9 @@ labels: list[int] = []
 
 
 def add(node: ast.AST) -> int:
-    """Add a node with what it defines, and return its number. Its features count kinds of
-    syntax.
+    """Add a node with what it defines, and return its number.
+
+    Its features are how often each kind of syntax occurs in it.
     """
     kind = TYPES[type(node)]
     counts = Counter(map(type, ast.walk(node)))
@@ -48,18 +50,15 @@ for label, package in enumerate(PACKAGES):
     spec = find_spec(package)
     assert spec is not None
     folder = Path(str(spec.origin)).parent
-    trees = {
-        path.stem: ast.parse(path.read_text())
-        for path in sorted(folder.rglob("[!_]*.py"))[-args.files :]
-    }
+    paths = sorted(folder.rglob("[!_]*.py"))[-args.files :]
+    trees = {path.stem: ast.parse(path.read_text()) for path in paths}
     numbers = {name: add(tree) for name, tree in trees.items()}
     labels += [label] * len(trees)
     for name, tree in trees.items():
-        # from .. import
+        # The node of `from package.other import name` has the attribute module, "package.other".
         used = {str(getattr(part, "module", "")).split(".")[-1] for part in ast.walk(tree)}
-        edges["module", "imports", "module"] += [
-            (numbers[name], numbers[other]) for other in used & numbers.keys()
-        ]
+        for other in used & numbers.keys():
+            edges["module", "imports", "module"].append((numbers[name], numbers[other]))
 
 
 class RGCN(nn.Module):
@@ -83,12 +82,10 @@ data = HeteroData(
 for kind, pairs in edges.items():
     data[kind].edge_index = torch.tensor(pairs).t()
 data["module"].y = torch.tensor(labels)
-torch.manual_seed(0)  # of the split
+torch.manual_seed(0)  # for the random split
 data = RandomNodeSplit(num_val=0.2, num_test=0.2)(ToUndirected()(data))  # messages go both ways
 joined = from_hetero(data)  # the features of all types side by side, and the type of every edge
 result = GIST(RGCN, widths=64, sub_gcns=2).fit(data, epochs=args.epochs, progress=False)
 tested = data["module"].y[data["module"].test_mask]
-print(
-    f"test accuracy {result.test['accuracy']:.1%}; always one package: "
-    f"{tested.bincount().max() / len(tested):.1%}"
-)
+one_package = tested.bincount().max() / len(tested)
+print(f"test accuracy {result.test['accuracy']:.1%}; always one package: {one_package:.1%}")

@@ -16,13 +16,13 @@ args = parser.parse_args()
 
 
 def similar_digits() -> Data:
-    """Return a graph of handwritten digits with as many random edges as real ones, weighted by
-    similarity.
+    """Return a graph of handwritten digits, whose edges are weighted by similarity.
+
+    It has as many random edges as real ones.
     """
     digits = load("digits")
-    noise = torch.randint(
-        digits.num_nodes, digits.edge_index.shape, generator=torch.Generator().manual_seed(0)
-    )
+    rng = torch.Generator().manual_seed(0)
+    noise = torch.randint(digits.num_nodes, digits.edge_index.shape, generator=rng)
     edges = torch.cat([digits.edge_index, noise], dim=1)
     distance = (digits.x[edges[0]] - digits.x[edges[1]]).norm(dim=1)
     weight = torch.exp(-((distance / distance.median()) ** 2) * 4)
@@ -31,8 +31,9 @@ def similar_digits() -> Data:
 
 
 class WeightedGCN(nn.Module):
-    """Two of PyG's layers. `edge_weight` has a default, so that the model also takes a graph
-    without weights.
+    """Two of PyG's layers.
+
+    `edge_weight` has a default, so that the model also takes a graph without weights.
     """
 
     def __init__(self, width: int) -> None:
@@ -42,9 +43,8 @@ class WeightedGCN(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return a score for each class: [nodes, 10]."""
-        scores: Tensor = self.conv2(
-            self.conv1(x, edge_index, edge_weight).relu(), edge_index, edge_weight
-        )
+        h = self.conv1(x, edge_index, edge_weight).relu()
+        scores: Tensor = self.conv2(h, edge_index, edge_weight)
         return scores
 
 

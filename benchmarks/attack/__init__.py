@@ -1,3 +1,1 @@
-"""An attack on gistgnn: thousands of bad inputs, options and damaged files, of which none may end
-in a traceback.
-"""
+"""An attack on gistgnn: thousands of bad inputs, of which none may end in a traceback."""

@@ -1,5 +1,6 @@
-"""Attacks gistgnn, and says what it found: `python -m benchmarks.attack --cases 3000 --seconds 3600
---seed 0`.
+"""Attacks gistgnn, and says what it found: bad inputs, options and damaged files.
+
+python -m benchmarks.attack --cases 3000 --seconds 3600 --seed 0
 """
 
 import argparse
@@ -16,11 +17,11 @@ from pathlib import Path
 from pkgutil import walk_packages
 from random import Random
 
-from benchmarks.attack.case import Place, Report
+from benchmarks.attack.case import Report, Workspace
 from benchmarks.attack.registry import KINDS
 from benchmarks.attack.valid import prepare
 
-# nothing answers there
+# Nothing answers at this address, so that no case downloads anything.
 _NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
 FRESH = 0.01  # share of the commands that are run by a new interpreter
 
@@ -42,16 +43,9 @@ def main() -> int:
         "--limit", type=float, default=60.0, help="seconds that a case may take (default: 60)"
     )
     options = parser.parse_args()
-    os.environ.update(
-        {
-            "OMP_NUM_THREADS": "1",
-            "COLUMNS": "120",
-            "GISTGNN_CACHE": "",
-            "NO_COLOR": "1",
-            **_NO_NETWORK,
-        }
-    )
-    warnings.simplefilter("ignore")  # of making odd tensors; a case's own are seen
+    os.environ.update({"OMP_NUM_THREADS": "1", "COLUMNS": "120", "NO_COLOR": "1", **_NO_NETWORK})
+    # Making odd tensors warns. A case restores the filters, so that its own warnings are seen.
+    warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="gistgnn-attack-") as name:
         os.environ["GISTGNN_CACHE"] = f"{name}/cache"
         return _attack(options, Path(name))
@@ -59,49 +53,50 @@ def main() -> int:
 
 def _attack(options: argparse.Namespace, folder: Path) -> int:
     _import_all()
-    place = Place(folder / "valid", folder / "case", options.limit)
-    prepare(place.valid, options.kinds or KINDS)
+    workspace = Workspace(folder / "valid", folder / "case", options.limit)
+    prepare(workspace.valid, options.kinds or KINDS)
     begun = time.monotonic()
     counts = Counter[str]()
     failures = []
     for number in options.case or range(options.cases):
         if time.monotonic() - begun > options.seconds:
             break
-        kind, report = attempt(options.seed, number, options.kinds, place)
-        counts[f"{kind}: {({0: 'accepted', 2: 'refused'}).get(report.status, 'ended')}"] += 1
+        kind, report = attempt(options.seed, number, options.kinds, workspace)
+        ending = {0: "accepted", 2: "refused"}.get(report.status, "ended")
+        counts[f"{kind}: {ending}"] += 1
         if counts.total() % 250 == 0:
             print(f"{counts.total()} cases, {len(failures)} failures", flush=True)
         if report.wrong or options.case:
-            said = report.wrong or f"status {report.status}, {report.seconds:.1f} s"
-            print(
-                f"{'FAILURE ' * bool(report.wrong)}case {number} ({kind}): {report.title}\n    "
-                f"{said}",
-                flush=True,
-            )
-        failures += [number] if report.wrong else []
+            message = report.wrong or f"status {report.status}, {report.seconds:.1f} s"
+            label = "FAILURE case" if report.wrong else "case"
+            print(f"{label} {number} ({kind}): {report.title}\n    {message}", flush=True)
+        if report.wrong:
+            failures.append(number)
     took = time.monotonic() - begun
     print(f"\n{counts.total()} cases, {len(failures)} failures, seed {options.seed}, {took:.0f} s")
     for name, count in sorted(counts.items()):
         print(f"  {name:<24} {count}")
     if failures:
-        which = f" --kinds {' '.join(options.kinds)}" if options.kinds else ""
-        again = " ".join(map(str, failures[:20]))
-        print(f"again: python -m benchmarks.attack --seed {options.seed}{which} --case {again}")
+        kinds = f" --kinds {' '.join(options.kinds)}" if options.kinds else ""
+        cases = " ".join(map(str, failures[:20]))
+        print(f"again: python -m benchmarks.attack --seed {options.seed}{kinds} --case {cases}")
     return 1 if failures else 0
 
 
-def attempt(seed: int, number: int, kinds: list[str] | None, place: Place) -> tuple[str, Report]:
+def attempt(
+    seed: int, number: int, kinds: list[str] | None, workspace: Workspace
+) -> tuple[str, Report]:
     """Run one case, which follows from the seed, its number and the kinds alone."""
     rng = Random(f"{seed} {number}")
-    place = replace(place, fresh=rng.random() < FRESH)
-    known = {name: share for name, (share, _) in KINDS.items() if not kinds or name in kinds}
-    name = rng.choices(list(known), list(known.values()))[0]
-    shutil.rmtree(place.own, ignore_errors=True)
-    place.own.mkdir()
-    for file in place.valid.iterdir():
+    workspace = replace(workspace, fresh=rng.random() < FRESH)
+    shares = {name: share for name, (share, _) in KINDS.items() if not kinds or name in kinds}
+    name = rng.choices(list(shares), list(shares.values()))[0]
+    shutil.rmtree(workspace.folder, ignore_errors=True)
+    workspace.folder.mkdir()
+    for file in workspace.valid.iterdir():
         if not file.is_dir():
-            os.link(file, place.own / file.name)
-    return name, KINDS[name][1](rng, place)
+            os.link(file, workspace.folder / file.name)
+    return name, KINDS[name][1](rng, workspace)
 
 
 def _import_all() -> None:
@@ -115,7 +110,7 @@ def _import_all() -> None:
         if not name.endswith("__main__"):
             import_module(name)
     torch.set_num_threads(1)
-    torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # imports more
+    torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # The first optimiser imports modules.
 
 
 if __name__ == "__main__":

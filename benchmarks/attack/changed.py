@@ -1,6 +1,4 @@
-"""Files that change behind a run: a resumed run must be the same run, or be refused and lose
-nothing.
-"""
+"""Files that change behind a run, which must resume as the same run, or be refused unharmed."""
 
 import json
 import shutil
@@ -11,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.attack.case import Outcome, Place, Report, run_command
+from benchmarks.attack.case import Outcome, Report, Workspace, run_command
 from benchmarks.attack.valid import STOPPED, words_of
 from benchmarks.kills import digest
 
@@ -34,14 +32,15 @@ def _noise(rng: Random, graph: Arrays) -> None:
 def _edge(rng: Random, graph: Arrays) -> None:
     edge = rng.randrange(graph["edge_index"].shape[1])
     source, target = graph["edge_index"][:, edge]
-    graph["edge_index"][0, edge] = (source + 1 if source + 1 != target else source + 2) % len(
-        graph["x"]
-    )
+    other = source + 1 if source + 1 != target else source + 2
+    graph["edge_index"][0, edge] = other % len(graph["x"])
 
 
 def _split(rng: Random, graph: Arrays) -> None:
     one, other = rng.sample(["train", "val", "test"], 2)
-    graph[one][0], graph[other][0] = graph[other][0], graph[one][0]
+    node = int(graph[one][0])
+    graph[one][0] = graph[other][0]
+    graph[other][0] = node
 
 
 def _weights(rng: Random, graph: Arrays) -> None:
@@ -49,11 +48,10 @@ def _weights(rng: Random, graph: Arrays) -> None:
 
 
 def _permuted(rng: Random, graph: Arrays) -> None:
-    """Features and labels move to other nodes, which keep their edges: degrees and counts are as
-    before.
-    """
+    """Move features and labels to other nodes; edges, degrees and counts stay as they were."""
     order = np.roll(np.arange(len(graph["y"])), rng.choice([1, 2]))
-    graph["x"], graph["y"] = graph["x"][order], graph["y"][order]
+    graph["x"] = graph["x"][order]
+    graph["y"] = graph["y"][order]
 
 
 _CHANGES: dict[str, Callable[[Random, Arrays], None]] = {
@@ -65,41 +63,33 @@ _CHANGES: dict[str, Callable[[Random, Arrays], None]] = {
     "edge weights": _weights,
     "the nodes' places": _permuted,
 }
-_OPTIONS = (
-    "--dropout 0.9",
-    "--set activation=elu",
-    "--norm batch",
-    "--lr 0.5",
-    "--seed 2",
-    "--optimizer sgd",
-)
-_OPTIONS += ("--weight-decay 0.1", "--no-standardise", "--schedule constant", "--set clip_norm=0.1")
+_OPTIONS = ("--dropout 0.9", "--set activation=elu", "--norm batch", "--lr 0.5", "--seed 2")
+_OPTIONS += ("--optimizer sgd", "--weight-decay 0.1", "--no-standardise", "--schedule constant")
+_OPTIONS += ("--set clip_norm=0.1",)
 
 
-def changed(rng: Random, place: Place) -> Report:
-    """Resume a run whose graph, or whose settings, are others; or whose graph was only written
-    again.
-    """
+def changed(rng: Random, workspace: Workspace) -> Report:
+    """Resume a run whose graph or settings were changed, or whose graph was only written again."""
     name = rng.choice([*STOPPED, "run"])
-    out = place.own / "out"
-    shutil.copytree(place.valid / name, out)
-    path = place.own / "own.npz"
+    out = workspace.folder / "out"
+    shutil.copytree(workspace.valid / name, out)
+    path = workspace.folder / "own.npz"
     words = [*words_of(name), "--out", "out", "--resume"]
     kind = rng.choice(["graph", "graph", "option", "written again"])
-    what = kind
+    change = kind
     if kind == "option":
-        what = rng.choice(_OPTIONS)
-        words = [*words, *what.split()]
+        change = rng.choice(_OPTIONS)
+        words = [*words, *change.split()]
     else:
         with np.load(path) as archive:
             graph = {key: archive[key].copy() for key in archive.files}
         path.unlink()
         if kind == "graph":
-            what = rng.choice(list(_CHANGES))
-            _CHANGES[what](rng, graph)
+            change = rng.choice(list(_CHANGES))
+            _CHANGES[change](rng, graph)
         np.savez_compressed(path, **graph)
     before = _contents(out)
-    expected = json.loads((place.valid / f"{name}.json").read_text(encoding="utf-8"))["model"]
+    expected = json.loads((workspace.valid / f"{name}.json").read_text(encoding="utf-8"))["model"]
 
     def judge(outcome: Outcome) -> str:
         if kind == "written again":
@@ -109,12 +99,13 @@ def changed(rng: Random, place: Place) -> Report:
             return "resumes a run of another graph or of other settings"
         return "" if _contents(out) == before else "refuses, and changes the files of the run"
 
-    return run_command(place, words, judge, f"{name}: {what}")
+    return run_command(workspace, words, judge, f"{name}: {change}")
 
 
 def _contents(folder: Path) -> dict[str, Any]:
     """Return the files of a run, but for its lock."""
-    files = (
-        path for path in sorted(folder.rglob("*")) if path.is_file() and "lock" not in path.name
-    )
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    contents = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and "lock" not in path.name:
+            contents[str(path.relative_to(folder))] = path.read_bytes()
+    return contents

@@ -1,6 +1,4 @@
-"""Damage of every file that a run leaves, and of graph folders, followed by each command that reads
-it.
-"""
+"""Damaged files of runs and of graph folders, each followed by a command that reads it."""
 
 import json
 import os
@@ -12,72 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.attack.case import Outcome, Place, Report, run_command
+from benchmarks.attack.case import Outcome, Report, Workspace, run_command
 from benchmarks.attack.valid import CLUSTERS, GRAPHS, RUNS, STOPPED, run_on, words_of, wrong_result
 from gistgnn.errors import InputError
 from gistgnn.graphs.folder import verify
 from gistgnn.storage.json_files import write_json
 
-_ODD: list[Any] = [
-    None,
-    True,
-    -1,
-    2**63,
-    10**30,
-    1e308,
-    "",
-    "x",
-    [],
-    {},
-    [[]],
-    "../../etc/passwd",
-    "\ud800",
-]
-_WORDS = [
-    "NaN",
-    "Infinity",
-    "1e999",
-    "[" * 20000,
-    "9" * 5000,
-    "{}",
-    "[]",
-    "null",
-    '"x"',
-    "",
-    "\0",
-    "\ufeff{}",
-]
-_VALUES = [
-    -1,
-    0,
-    1,
-    3,
-    4,
-    5,
-    39,
-    40,
-    41,
-    127,
-    2**31 - 1,
-    2**31,
-    2**62,
-    -(2**62),
-    np.nan,
-    np.inf,
-    1e30,
-]
+# Values in place of one of a JSON file, texts in place of a whole one, and numbers for an array.
+_ODD: list[Any] = [None, True, -1, 2**63, 10**30, 1e308, "", "x", [], {}, [[]]]
+_ODD += ["../../etc/passwd", "\ud800"]
+_WORDS = ["NaN", "Infinity", "1e999", "[" * 20000, "9" * 5000, "{}", "[]", "null", '"x"']
+_WORDS += ["", "\0", "\ufeff{}"]
+_VALUES = [-1, 0, 1, 3, 4, 5, 39, 40, 41, 127, 2**31 - 1, 2**31, 2**62, -(2**62)]
+_VALUES += [np.nan, np.inf, 1e30]
+# Commands on runs, on folders of clusters and on folders of graphs, by their names in _LINES.
 _OF_RUNS = ["evaluate", "predict", "export", "list", "compare", "resume", "overwrite"]
-_OF_CLUSTERS = [
-    "train",
-    "train",
-    "evaluate",
-    "predict",
-    "verify",
-    "describe",
-    "plan",
-    "whole",
-    "sampled",
-]
+_OF_CLUSTERS = ["train", "train", "evaluate", "predict", "verify", "describe", "plan"]
+_OF_CLUSTERS += ["whole", "sampled"]
 _OF_GRAPHS = ["partition", "partition", "stream", "verify", "describe", "train", "whole", "predict"]
 _WHOLE = "train --dataset NAME --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out out"
 _LINES = {
@@ -96,12 +45,10 @@ _LINES = {
 }
 
 
-def damage(rng: Random, place: Place) -> Report:
-    """Copy a run, damage one of its files, and evaluate it, predict by it, export it, list it,
-    compare it or go on with it.
-    """
+def damage(rng: Random, workspace: Workspace) -> Report:
+    """Copy a run, damage one of its files, and run a command that reads the run."""
     name = rng.choice(list(RUNS))
-    path, note = _damaged(rng, place, name, CHANGES)
+    path, note = _damaged(rng, workspace, name, CHANGES)
     command = rng.choice(_OF_RUNS)
     if name in STOPPED:
         command = rng.choice(["evaluate", "list", "overwrite"]) if rng.random() < 0.2 else "resume"
@@ -116,57 +63,67 @@ def damage(rng: Random, place: Place) -> Report:
             return "cannot be overwritten" if command == "overwrite" and _removable(path) else ""
         if "checksum that fits" in note or command not in compared:
             return ""
-        return wrong_result(command, place.own, place.own / name, place.valid, name, outcome)
+        return wrong_result(
+            command, workspace.folder, workspace.folder / name, workspace.valid, name, outcome
+        )
 
-    return run_command(place, words, judge, note)
+    return run_command(workspace, words, judge, note)
 
 
-def folders(rng: Random, place: Place) -> Report:
+def folders(rng: Random, workspace: Workspace) -> Report:
     """Copy a graph folder, damage one of its files, and run a command that reads the folder."""
     name = rng.choice([*GRAPHS, *CLUSTERS, *CLUSTERS])
     _, note = _damaged(
-        rng, place, name, {**CHANGES, "puts a value": _value, "puts another value": _value}
+        rng, workspace, name, {**CHANGES, "puts a value": _value, "puts another value": _value}
     )
     command = rng.choice(_OF_CLUSTERS if name in CLUSTERS else _OF_GRAPHS)
     run = run_on(name if name in CLUSTERS else "clusters")
-    folder = place.own / name
+    folder = workspace.folder / name
     if command == "train":
         words = [*words_of(name), *(["--clusters", "4"] if name in GRAPHS else []), "--out", "out"]
     else:
-        words = _words(command, name, str(place.valid / run))
+        words = _words(command, name, str(workspace.valid / run))
 
     def judge(outcome: Outcome) -> str:
         if outcome.status != 0:
             return ""
         if command == "verify":
-            whole = (path for path in (place.valid / name).glob("*.npy"))
-            lost = any(path.read_bytes() != (folder / path.name).read_bytes() for path in whole)
+            valid_arrays = (workspace.valid / name).glob("*.npy")
+            lost = any(
+                path.read_bytes() != (folder / path.name).read_bytes() for path in valid_arrays
+            )
             return "finds no damage" if lost else ""
         if name not in CLUSTERS or command not in ("train", "evaluate", "predict"):
             return ""
-        wrong = wrong_result(command, place.own, place.own / "out", place.valid, run, outcome)
+        wrong = wrong_result(
+            command, workspace.folder, workspace.folder / "out", workspace.valid, run, outcome
+        )
         return wrong if wrong and _verified(folder) else ""
 
-    return run_command(place, words, judge, note)
+    return run_command(workspace, words, judge, note)
 
 
 Change = Callable[[Random, Path, Path], str]
-"""Changes a file, or writes it by a valid one; says what it did. The last argument is the folder of
-valid files.
+"""Changes a file in a random way, and says what it did.
+
+The last argument is the folder of valid files; for graph files, the valid file.
 """
 
 
-def _damaged(rng: Random, place: Place, name: str, changes: dict[str, Change]) -> tuple[Path, str]:
+def _damaged(
+    rng: Random, workspace: Workspace, name: str, changes: dict[str, Change]
+) -> tuple[Path, str]:
     """Copy a folder and damage one of its files; return it, and what was done to it."""
-    folder = place.own / name
-    shutil.copytree(place.valid / name, folder, symlinks=True)
+    folder = workspace.folder / name
+    shutil.copytree(workspace.valid / name, folder, symlinks=True)
     computed = ("x-", "product-")  # a folder's own cache
     files = (
-        each for each in folder.rglob("*") if each.is_file() and not each.name.startswith(computed)
+        file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(computed)
     )
     path = rng.choice(sorted(files))
-    (what, change) = rng.choice(list(changes.items()))
-    return path, f"{path.relative_to(place.own)}: {what} {change(rng, path, place.valid)}".strip()
+    action, change = rng.choice(list(changes.items()))
+    details = change(rng, path, workspace.valid)
+    return path, f"{path.relative_to(workspace.folder)}: {action} {details}".strip()
 
 
 def _words(command: str, name: str, run: str) -> list[str]:
@@ -175,8 +132,9 @@ def _words(command: str, name: str, run: str) -> list[str]:
 
 
 def _removable(path: Path) -> bool:
-    """Return whether a run may replace what has a file's name: a file, or a link that leads
-    nowhere, but no device.
+    """Return whether a run may replace what has a file's name.
+
+    It may be a file, or a link that leads nowhere, but no device.
     """
     return path.is_file() or (path.is_symlink() and not path.exists())
 
@@ -191,28 +149,29 @@ def _verified(folder: Path) -> bool:
 
 
 def flip(rng: Random, path: Path, valid: Path) -> str:
+    """Flip bits of one byte."""
     content = bytearray(path.read_bytes())
     if not content:
         return "nothing"
-    at = (
-        rng.randrange(min(len(content), 400)) if rng.random() < 0.4 else rng.randrange(len(content))
-    )
-    content[at] ^= rng.choice([1, 2, 128, 255])
+    # Headers are at the beginning, so the first bytes get more of the cases.
+    candidates = min(len(content), 400) if rng.random() < 0.4 else len(content)
+    offset = rng.randrange(candidates)
+    content[offset] ^= rng.choice([1, 2, 128, 255])
     path.write_bytes(content)
-    return f"byte {at} of {len(content)}"
+    return f"byte {offset} of {len(content)}"
 
 
 def _cut(rng: Random, path: Path, valid: Path) -> str:
     content = path.read_bytes()
-    kept = rng.choice([0, 1, 8, len(content) // 2, max(len(content) - 1, 0)])
-    path.write_bytes(content[:kept])
-    return f"to {kept} of {len(content)} bytes"
+    length = rng.choice([0, 1, 8, len(content) // 2, max(len(content) - 1, 0)])
+    path.write_bytes(content[:length])
+    return f"to {length} of {len(content)} bytes"
 
 
 def _append(rng: Random, path: Path, valid: Path) -> str:
-    more = rng.choice([b"\0", b" ", b"\n{}", b"\0" * 4096])
-    path.write_bytes(path.read_bytes() + more)
-    return f"{len(more)} bytes"
+    tail = rng.choice([b"\0", b" ", b"\n{}", b"\0" * 4096])
+    path.write_bytes(path.read_bytes() + tail)
+    return f"{len(tail)} bytes"
 
 
 def _remove(rng: Random, path: Path, valid: Path) -> str:
@@ -221,14 +180,16 @@ def _remove(rng: Random, path: Path, valid: Path) -> str:
 
 
 def _foreign(rng: Random, path: Path, valid: Path) -> str:
-    others = [other for other in valid.rglob(f"*{path.suffix}") if other.is_file()]
-    other = rng.choice(sorted([each for each in others if each.name == path.name] or others))
+    candidates = [other for other in valid.rglob(f"*{path.suffix}") if other.is_file()]
+    other = rng.choice(
+        sorted([candidate for candidate in candidates if candidate.name == path.name] or candidates)
+    )
     path.write_bytes(other.read_bytes())
     return f"by {other.relative_to(valid)}"
 
 
 def _swap(rng: Random, path: Path, valid: Path) -> str:
-    other = rng.choice(sorted(each for each in path.parent.iterdir() if each.is_file()))
+    other = rng.choice(sorted(file for file in path.parent.iterdir() if file.is_file()))
     one = path.read_bytes()
     two = other.read_bytes()
     path.write_bytes(two)
@@ -243,19 +204,19 @@ def _record(rng: Random, path: Path, valid: Path) -> str:
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         return f"all by {text[:20]!r}"
     record = json.loads(path.read_text(encoding="utf-8"))
-    at: Any = record
-    while isinstance(at, (dict, list)) and at:
-        key = rng.choice(list(at)) if isinstance(at, dict) else rng.randrange(len(at))
-        if isinstance(at[key], (dict, list)) and at[key] and rng.random() < 0.7:
-            at = at[key]
+    part: Any = record
+    while isinstance(part, (dict, list)) and part:
+        key = rng.choice(list(part)) if isinstance(part, dict) else rng.randrange(len(part))
+        value = part[key]
+        if isinstance(value, (dict, list)) and value and rng.random() < 0.7:
+            part = value
             continue
         if rng.random() < 0.3:
-            del at[key]
+            del part[key]
         else:
             deep = json.loads('{"a":' * 400 + "{}" + "}" * 400)
-            at[key] = rng.choice(
-                [*_ODD, deep, at[key] + 1 if isinstance(at[key], (int, float)) else [at[key]]]
-            )
+            similar = value + 1 if isinstance(value, (int, float)) else [value]
+            part[key] = rng.choice([*_ODD, deep, similar])
         path.write_text(json.dumps(record), encoding="utf-8")
         return f"at {key}"
     return "nothing"
@@ -263,17 +224,17 @@ def _record(rng: Random, path: Path, valid: Path) -> str:
 
 def _retype(rng: Random, path: Path, valid: Path) -> str:
     """Change one value of a JSON file, and make its checksum fit."""
-    said = _record(rng, path, valid)
+    note = _record(rng, path, valid)
     try:
         changed = json.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
         write_json(path, {name: value for name, value in changed.items() if name != "checksum"})
     except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
-        return said
-    return f"{said}, with a checksum that fits"
+        return note
+    return f"{note}, with a checksum that fits"
 
 
-def put_special(path: Path, what: str) -> str:
-    """Put something in the place of a file that is no regular file."""
+def put_special(path: Path, kind: str) -> str:
+    """Put something that is no regular file where a file is expected."""
     targets = {
         "loop": path.name,
         "zero": "/dev/zero",
@@ -281,13 +242,13 @@ def put_special(path: Path, what: str) -> str:
         "terminal": "/dev/tty",
         "dangling": "none",
     }
-    if what == "pipe":
+    if kind == "pipe":
         os.mkfifo(path)
-    elif what == "folder":
+    elif kind == "folder":
         path.mkdir()
     else:
-        path.symlink_to(targets[what])
-    return what
+        path.symlink_to(targets[kind])
+    return kind
 
 
 def _special(rng: Random, path: Path, valid: Path) -> str:
@@ -296,9 +257,7 @@ def _special(rng: Random, path: Path, valid: Path) -> str:
 
 
 def _value(rng: Random, path: Path, valid: Path) -> str:
-    """Put one value, or the same one at several places, into an array; its header and its size
-    stay.
-    """
+    """Write a value into an array, once or seven times; its header and its size stay."""
     if path.suffix != ".npy":
         return flip(rng, path, valid)
     array = np.load(path)

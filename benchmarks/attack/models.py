@@ -14,7 +14,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
-from benchmarks.attack.case import Outcome, Place, Report, run
+from benchmarks.attack.case import Outcome, Report, Workspace, run
 from benchmarks.attack.valid import arrays
 from gistgnn import GIST
 from gistgnn.errors import InputError
@@ -29,7 +29,7 @@ _NODES = 25
 _WRONG = "WRONG"
 
 
-def models(rng: Random, place: Place) -> Report:
+def models(rng: Random, workspace: Workspace) -> Report:
     """Compare a random model of one of the three families with plain PyG."""
     title, check = rng.choice([_in_place, _in_place, _with_state, _with_signature])(rng)
 
@@ -47,7 +47,7 @@ def models(rng: Random, place: Place) -> Report:
     def judge(outcome: Outcome) -> str:
         return outcome.out.strip()[:300] if outcome.out.startswith(_WRONG) else ""
 
-    return run(place, title, work, judge)
+    return run(workspace, title, work, judge)
 
 
 def _batch(seed: int) -> Batch:
@@ -55,13 +55,8 @@ def _batch(seed: int) -> Batch:
     x = torch.randn(_NODES, _F, generator=rng, dtype=torch.float64)
     edge_index = torch.randint(_NODES, (2, 80), generator=rng)
     weight = torch.rand(80, generator=rng, dtype=torch.float64) + 0.1
-    return Batch(
-        x,
-        edge_index,
-        torch.arange(_NODES) % _C,
-        torch.arange(_NODES),
-        edge_data={"edge_weight": weight},
-    )
+    nodes = torch.arange(_NODES)
+    return Batch(x, edge_index, nodes % _C, nodes, edge_data={"edge_weight": weight})
 
 
 def _network() -> nn.Module:
@@ -87,15 +82,8 @@ _CONVS: dict[str, Callable[[], nn.Module]] = {
     "APPNP": lambda: pyg.APPNP(2, 0.1),
     "GATConv": lambda: pyg.GATConv(_F, _F),
 }
-_WITH_WEIGHTS = (
-    "LGConv()",
-    "GCNConv",
-    "GCNConv(no loops)",
-    "GCNConv(not normalised)",
-    "GraphConv",
-    "GraphConv(mean)",
-)
-_WITH_WEIGHTS += ("SGConv(1)", "SGConv(2)", "TAGConv", "APPNP")
+_WITH_WEIGHTS = ("LGConv()", "GCNConv", "GCNConv(no loops)", "GCNConv(not normalised)")
+_WITH_WEIGHTS += ("GraphConv", "GraphConv(mean)", "SGConv(1)", "SGConv(2)", "TAGConv", "APPNP")
 
 _WRITES: dict[str, Callable[[Tensor], object]] = {
     "relu_": lambda tensor: tensor.relu_(),
@@ -153,8 +141,8 @@ class _Drawn(nn.Module):
         for step in self.steps:
             if step[0] == "conv":
                 source = x if step[2] == "x" else h
-                given = (edge_index, edge_weight) if step[3] else (edge_index,)
-                h = next(convs)(source, *given)
+                edge_arguments = (edge_index, edge_weight) if step[3] else (edge_index,)
+                h = next(convs)(source, *edge_arguments)
                 outputs.append(h)
             else:
                 target = {"x": x, "h": h, "edges": edge_index, "weight": edge_weight}[step[1]]
@@ -176,17 +164,16 @@ def _compare(steps: list[_Step], seed: int, training: bool) -> str:
         out = call()
         try:
             out.sin().sum().backward()
-        except RuntimeError:  # something that the gradient needs was overwritten
+        except RuntimeError:  # The model has overwritten something that the gradient needs.
             return out.detach(), []
-        return out.detach(), [
-            p.grad if p.grad is None else p.grad.clone() for p in model.parameters()
-        ]
+        gradients = [parameter.grad for parameter in model.parameters()]
+        return out.detach(), [None if grad is None else grad.clone() for grad in gradients]
 
     weight = seen.edge_data["edge_weight"]
     expected = output(lambda: model(seen.x.clone(), seen.edge_index.clone(), weight.clone()))
     for number in range(4):
-        found = output(lambda: forward(model, seen))
-        if not _close(found, expected):
+        computed = output(lambda: forward(model, seen))
+        if not _close(computed, expected):
             return f"call {number + 1} has another output or gradient than plain PyG"
     fresh = _batch(seed)
     if not (torch.equal(seen.x, fresh.x) and torch.equal(seen.edge_index, fresh.edge_index)):
@@ -195,7 +182,7 @@ def _compare(steps: list[_Step], seed: int, training: bool) -> str:
         with torch.no_grad():
             try:
                 stacked = Stack([model, model]).logits(seen)
-            except RuntimeError:  # torch cannot fuse it
+            except RuntimeError:  # torch cannot fuse this model.
                 return ""
         if not torch.allclose(stacked[1], expected[0], rtol=1e-9, atol=1e-9):
             return "the fused output is another than plain PyG's"
@@ -205,21 +192,25 @@ def _compare(steps: list[_Step], seed: int, training: bool) -> str:
 def _close(
     one: tuple[Tensor, list[Tensor | None]], other: tuple[Tensor, list[Tensor | None]]
 ) -> bool:
+    """Return whether two outputs and their gradients are the same but for rounding."""
     if not torch.allclose(one[0], other[0], rtol=1e-9, atol=1e-9, equal_nan=True):
         return False
-    # torch refuses the gradient of messages, where a product needs nothing that was overwritten
+    # PyG may have no gradients where ours has: its messages need what the model has overwritten,
+    # and a product with the adjacency matrix does not.
     if not other[1]:
         return True
     if len(one[1]) != len(other[1]):
         return False
-    pairs = zip(one[1], other[1], strict=True)
-    return all(
-        a is b or (a is not None and b is not None and torch.allclose(a, b, 1e-8, 1e-8, True))
-        for a, b in pairs
-    )
+    for gradient, expected in zip(one[1], other[1], strict=True):
+        if gradient is None or expected is None:
+            if gradient is not expected:
+                return False
+        elif not torch.allclose(gradient, expected, 1e-8, 1e-8, equal_nan=True):
+            return False
+    return True
 
 
-_KEPT: dict[str, Callable[[Tensor, Tensor], Any]] = {
+_REMEMBERED: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "edges": lambda x, edge_index: edge_index,
     "a copy of the edges": lambda x, edge_index: edge_index.clone(),
     "the mean": lambda x, edge_index: x.mean(dim=0),
@@ -229,21 +220,17 @@ _KEPT: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 
 def _with_state(rng: Random) -> tuple[str, Callable[[], str]]:
-    """Draw a model that keeps something of the first graph that it sees, or a PyG model with
-    cached=True.
-    """
-    kept = rng.choice([*_KEPT, "cached=True"])
+    """Draw a model that keeps something of a graph that it has seen, or a PyG model that caches."""
+    remembered = rng.choice([*_REMEMBERED, "cached=True"])
     holder = rng.choice(["attribute", "list", "dictionary", "buffer", "part"])
     when = rng.choice(["first call", "training", "other size"])
     inductive = rng.random() < 0.5
-    title = (
-        f"a model that keeps {kept} in its {holder} ({when}), "
-        f"{'inductive' if inductive else 'clusters'}"
-    )
-    return title, lambda: _compare_state(kept, holder, when, inductive)
+    training = "inductive" if inductive else "clusters"
+    title = f"a model that keeps {remembered} in its {holder} ({when}), {training}"
+    return title, lambda: _compare_state(remembered, holder, when, inductive)
 
 
-def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
+def _compare_state(remembered: str, holder: str, when: str, inductive: bool) -> str:
     class Part(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -251,7 +238,7 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
             self.shape: Any = None
 
         def value(self, x: Tensor, edge_index: Tensor) -> Any:
-            made = _KEPT[kept](x, edge_index)
+            made = _REMEMBERED[remembered](x, edge_index)
             if when == "training" and not self.training:
                 return made
             anew = when == "other size" and self.shape != edge_index.shape
@@ -263,9 +250,9 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
                 self.store.update({0: made} if anew or 0 not in self.store else {})
                 return self.store[0]
             if holder == "buffer" and isinstance(made, Tensor):
-                if anew or "held" not in self._buffers:
-                    self.register_buffer("held", made)
-                return self.held
+                if anew or "remembered" not in self._buffers:
+                    self.register_buffer("remembered", made)
+                return self.remembered
             self.store = made if anew or self.store is None else self.store
             return self.store
 
@@ -278,17 +265,21 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
 
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             value = self.part.value(x, edge_index)
-            if kept in ("edges", "a copy of the edges"):
+            if remembered in ("edges", "a copy of the edges"):
                 edge_index = value
-            elif kept == "the mean":
+            elif remembered == "the mean":
                 x = x - value
-            elif kept == "degrees":
+            elif remembered == "degrees":
                 x = x * (1 + value.to(x.dtype))[:, None]
             else:
                 x = x * value
             return self.second(self.first(x, edge_index).relu(), edge_index)
 
-    build = (lambda width: pyg.GCN(3, width, 2, 3, cached=True)) if kept == "cached=True" else Keeps
+    build = (
+        (lambda width: pyg.GCN(3, width, 2, 3, cached=True))
+        if remembered == "cached=True"
+        else Keeps
+    )
     graph = Graph.build(**arrays())
     sampler = None if inductive else "clusters"
     gist = GIST(build, 8, 2)
@@ -307,18 +298,14 @@ def _compare_state(kept: str, holder: str, when: str, inductive: bool) -> str:
         for conv in plain.convs:
             conv.cached = False
     with torch.no_grad():
-        found, expected = (each(graph.x, graph.edge_index) for each in (model, plain))
-    return (
-        ""
-        if torch.allclose(found, expected, atol=1e-5)
-        else "the result's model keeps another graph"
-    )
+        output = model(graph.x, graph.edge_index)
+        expected = plain(graph.x, graph.edge_index)
+    same = torch.allclose(output, expected, atol=1e-5)
+    return "" if same else "the result's model keeps another graph"
 
 
 def _with_signature(rng: Random) -> tuple[str, Callable[[], str]]:
-    """Draw a forward with its arguments in any order, by place or by name, with and without
-    defaults.
-    """
+    """Draw a forward with its arguments in any order, by position or by name."""
     structure = rng.choice(["edge_index", "edge_index", "edges", "adj_t"])
     arguments = [rng.choice(["x", "h", "features"]), structure, "edge_weight"]
     x = arguments[0]
@@ -328,23 +315,22 @@ def _with_signature(rng: Random) -> tuple[str, Callable[[], str]]:
         rng.shuffle(arguments)
     optional = {name for name in arguments if name == "scale" or (name != x and rng.random() < 0.4)}
     by_name = rng.randrange(len(arguments) + 1)
-    before = arguments[:by_name]
-    after = arguments[by_name:]
-    before = [a for a in before if a not in optional] + [a for a in before if a in optional]
-    words = [_argument(name, optional) for name in before]
-    if after:
-        words += ["*", *(_argument(name, optional) for name in after)]
-    line = (
-        f"def forward(self, {', '.join(words)}):\n    return weighted({x}, {structure}, "
-        "edge_weight)\n"
-    )
-    return f"a forward ({', '.join(words)})", lambda: _compare_signature(line)
+    # Python wants arguments with defaults behind those without.
+    positional = sorted(arguments[:by_name], key=lambda name: name in optional)
+    keyword_only = arguments[by_name:]
+    words = [_argument(name, optional) for name in positional]
+    if keyword_only:
+        words += ["*", *(_argument(name, optional) for name in keyword_only)]
+    signature = ", ".join(words)
+    code = f"def forward(self, {signature}):\n    return weighted({x}, {structure}, edge_weight)\n"
+    return f"a forward ({signature})", lambda: _compare_signature(code)
 
 
 def _argument(name: str, optional: set[str]) -> str:
     if name not in optional:
         return name
-    return f"{name}={1.0 if name == 'scale' else None}"
+    default = 1.0 if name == "scale" else None
+    return f"{name}={default}"
 
 
 def _weighted(x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
@@ -353,15 +339,12 @@ def _weighted(x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
     return torch.zeros_like(x).index_add_(0, edge_index[1], x[edge_index[0]] * weight[:, None])
 
 
-def _compare_signature(line: str) -> str:
+def _compare_signature(code: str) -> str:
     names: dict[str, Any] = {"weighted": _weighted}
-    exec(line, names)
+    exec(code, names)
     model = type("Model", (nn.Module,), {"forward": names["forward"]})()
     seen = _batch(0)
     expected = _weighted(seen.x, seen.edge_index, seen.edge_data["edge_weight"])
-    found = forward(model, seen)
-    return (
-        ""
-        if torch.allclose(found, expected)
-        else "it trains without edges or weights, or on other ones"
-    )
+    output = forward(model, seen)
+    same = torch.allclose(output, expected)
+    return "" if same else "it trains without edges or weights, or on other ones"

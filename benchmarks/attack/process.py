@@ -1,6 +1,4 @@
-"""A case runs in a process that is forked from one that has imported everything, so that thousands
-are cheap.
-"""
+"""Processes of cases, forked from one that has imported everything, so that thousands are cheap."""
 
 import contextlib
 import itertools
@@ -44,7 +42,7 @@ class Forked:
         ]
         self._begun = time.monotonic()
         self._status = None
-        for path in self._written:  # a signal may come before the process opens them
+        for path in self._written:  # A signal may end the process before it opens them.
             path.touch()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -98,7 +96,7 @@ class Forked:
         """Wait for its end, kill it at the limit, and return what it has done."""
         late = not self.wait(limit)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)  # and what it has started
+            os.killpg(self.pid, signal.SIGKILL)  # The group has what the process has started, too.
         self.wait(10)
         out, err = (
             path.read_text(encoding="utf-8", errors="surrogateescape") for path in self._written
@@ -123,8 +121,9 @@ def _status(work: Callable[[], int]) -> int:
 
 
 def gistgnn(words: list[str], *, fresh: bool = False) -> Callable[[], int]:
-    """Return the function that runs the command line in a forked process; ``fresh``: by a new
-    interpreter.
+    """Return the function that runs the command line in a forked process.
+
+    With ``fresh`` a new interpreter runs it there.
     """
 
     def work() -> int:

@@ -1,6 +1,4 @@
-"""Calls from Python: `GIST`, `fit`, `Loop`, `rounds`, settings and samplers, with odd values for
-their arguments.
-"""
+"""Calls from Python with odd arguments: `GIST`, `fit`, `Loop`, `rounds`, settings and samplers."""
 
 import inspect
 import math
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.attack.case import Outcome, Place, Report, run
+from benchmarks.attack.case import Outcome, Report, Workspace, run
 from benchmarks.attack.valid import arrays
 from gistgnn import GIST, Loop, Parts
 from gistgnn.errors import GistError
@@ -26,98 +24,41 @@ from gistgnn.settings import Training
 from gistgnn.theta.registry import Store
 from gistgnn.utils.console import show_log
 
-_NUMBERS: list[Any] = [
-    0,
-    -1,
-    1,
-    2,
-    3,
-    2**31,
-    2**63 - 1,
-    2**63,
-    10**30,
-    -(10**30),
-    10**5000,
-    0.5,
-    1.0,
-    -0.0,
-    1e-320,
-]
-_NUMBERS += [1e300, math.nan, math.inf, -math.inf, True, False]
-_OTHERS: list[Any] = [
-    None,
-    "",
-    "x",
-    "a" * 3000,
-    "\udcff\n",
-    b"x",
-    [],
-    (),
-    {},
-    [1],
-    (2, 2),
-    [[1]],
-    [None],
-    [math.nan],
-]
-_OTHERS += [{"a": 1}, lambda *_: None, Ellipsis, 1j, range(3), {1, 2}]
-_NAMES = [
-    "auto",
-    "whole",
-    "layers",
-    "parts",
-    "memory",
-    "host",
-    "disk",
-    "sharded",
-    "clusters",
-    "ladies",
-    "saint-rw",
-]
-_NAMES += [
-    "fused",
-    "adam",
-    "sgd",
-    "cosine",
-    "step",
-    "carry",
-    "reset",
-    "bf16",
-    "split",
-    "each",
-    "zero",
-    "balanced",
-]
-_NAMES += ["mse", "r2", "random"]
+_NUMBERS: list[Any] = [0, -1, 1, 2, 3, 2**31, 2**63 - 1, 2**63, 10**30, -(10**30), 10**5000]
+_NUMBERS += [0.5, 1.0, -0.0, 1e-320, 1e300, math.nan, math.inf, -math.inf, True, False]
+_NO_NUMBERS: list[Any] = [None, "", "x", "a" * 3000, "\udcff\n", b"x", [], (), {}]
+_NO_NUMBERS += [[1], (2, 2), [[1]], [None], [math.nan]]
+_NO_NUMBERS += [{"a": 1}, lambda *_: None, Ellipsis, 1j, range(3), {1, 2}]
+_NAMES = ["auto", "whole", "layers", "parts", "memory", "host", "disk", "sharded"]
+_NAMES += ["clusters", "ladies", "saint-rw", "fused", "adam", "sgd", "cosine", "step"]
+_NAMES += ["carry", "reset", "bf16", "split", "each", "zero", "balanced", "mse", "r2", "random"]
 _ARRAYS = [np.float32(0.5), np.int64(2), np.zeros(3), torch.tensor(2), torch.zeros(2, 2)]
 
 Target = tuple[Callable[..., Any], dict[str, Any], Callable[..., Any]]
 """The callable, valid arguments, and a function that calls it with others."""
 
 
-def python(rng: Random, place: Place) -> Report:
+def python(rng: Random, workspace: Workspace) -> Report:
     """Call something of the public API with one to three odd arguments."""
     name = rng.choice(
         ["GIST", "Parts", "fit", "fit", "fit", "Loop", "rounds", "settings", "settings", "build"]
     )
     target, valid, call = _settings(rng) if name == "settings" else _TARGETS[name]
     if name == "fit":
-        valid = rng.choice(
-            [{"epochs": 2}, {"epochs": 2}, {"budget": 0.2}, {"epochs": 2, "sampler": "neighbor"}]
-        )
-    parameters = list(inspect.signature(target).parameters.values())
-    known = [
-        p.name
-        for p in parameters
-        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name != "self"
-    ]
-    odd = {key: _odd(rng) for key in rng.sample(known, min(rng.choice([1, 1, 2, 3]), len(known)))}
+        epochs = {"epochs": 2}
+        valid = rng.choice([epochs, epochs, {"budget": 0.2}, {**epochs, "sampler": "neighbor"}])
+    names = []
+    for parameter in inspect.signature(target).parameters.values():
+        collects = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        if not collects and parameter.name != "self":
+            names.append(parameter.name)
+    odd = {key: _odd(rng) for key in rng.sample(names, min(rng.choice([1, 1, 2, 3]), len(names)))}
     arguments = ", ".join(f"{key}={_shown(value)}" for key, value in odd.items())
     title = f"{target.__qualname__}({arguments})"
     impossible = any(_impossible(value) for value in odd.values())
 
     def work() -> int:
-        show_log()  # with the beginning that the command line gives to notes
+        show_log()  # Notes get the beginning that they have on the command line.
         try:
             call(**{**valid, **odd})
         except GistError as error:
@@ -126,15 +67,15 @@ def python(rng: Random, place: Place) -> Report:
         return 0
 
     def judge(outcome: Outcome) -> str:
-        return (
-            "accepts a number that nothing can have" if impossible and outcome.status == 0 else ""
-        )
+        accepted = impossible and outcome.status == 0
+        return "accepts a number that nothing can have" if accepted else ""
 
-    return run(place, title, work, judge)
+    return run(workspace, title, work, judge)
 
 
 def _odd(rng: Random) -> Any:
-    value = rng.choice(rng.choices([_NUMBERS, _OTHERS, _NAMES, _ARRAYS], [6, 2, 2, 1])[0])
+    (pool,) = rng.choices([_NUMBERS, _NO_NUMBERS, _NAMES, _ARRAYS], [6, 2, 2, 1])
+    value = rng.choice(pool)
     return rng.choice([value] * 7 + [[value], (value, value)])
 
 
@@ -147,14 +88,16 @@ def _shown(value: Any) -> str:
 
 def _impossible(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        return any(_impossible(each) for each in value)
+        return any(_impossible(item) for item in value)
     return isinstance(value, (int, float)) and (value != value or abs(value) >= 2**63)
 
 
+def _valid_arguments() -> dict[str, Any]:
+    return {"build": lambda widths: GCN(3, widths, 3), "widths": (8, 8), "sub_gcns": 2}
+
+
 def _gist(**options: Any) -> GIST:
-    return GIST(
-        **{"build": lambda widths: GCN(3, widths, 3), "widths": (8, 8), "sub_gcns": 2, **options}
-    )
+    return GIST(**{**_valid_arguments(), **options})
 
 
 def _make(**options: Any) -> None:
@@ -169,14 +112,13 @@ def _fit(**options: Any) -> None:
 
 
 def _parts(**options: Any) -> None:
-    valid = {"build": lambda widths: GCN(3, widths, 3), "widths": (8, 8), "sub_gcns": 2}
-    Parts(**{**valid, **options}).fit(Graph.build(**arrays()), epochs=2, progress=False)
+    parts = Parts(**{**_valid_arguments(), **options})
+    parts.fit(Graph.build(**arrays()), epochs=2, progress=False)
 
 
 def _loop(**options: Any) -> None:
-    for _ in islice(
-        Loop(**{"gist": _gist(), "rounds": 2, "validate": lambda _: 0.5, **options}), 5
-    ):
+    valid = {"gist": _gist(), "rounds": 2, "validate": lambda _: 0.5}
+    for _ in islice(Loop(**{**valid, **options}), 5):
         pass
 
 

@@ -1,6 +1,4 @@
-"""Runs that are killed, that lack a stream, that have others' files in their folder, or ranks that
-differ.
-"""
+"""Runs that are killed, that lack a stream, that meet a user's files, or whose ranks differ."""
 
 import json
 import os
@@ -14,48 +12,40 @@ from random import Random
 
 import numpy as np
 
-from benchmarks.attack.case import ENDS, Outcome, Place, Report, fault, run_command, shown
+from benchmarks.attack.case import ENDS, Outcome, Report, Workspace, fault, run_command, shown
 from benchmarks.attack.options import command_words
 from benchmarks.attack.process import Forked, gistgnn
 from benchmarks.attack.valid import STOPPED, arrays, words_of
 from benchmarks.kills import digest
 
-_SIGNALS = (
-    signal.SIGKILL,
-    signal.SIGKILL,
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGUSR1,
-)
+_SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)
+_SIGNALS += (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _LONGEST = 1.5  # times what the unbroken run takes
-# seconds in which a process may not have its handlers yet, and ends as any other does
+# Seconds in which a process may not have its handlers yet, so that any signal ends it at once.
 _STARTING = 0.2
 
 
-def kills(rng: Random, place: Place) -> Report:
-    """Start a run, end it by a signal up to three times, and resume it: its model must be the
-    unbroken run's.
-    """
+def kills(rng: Random, workspace: Workspace) -> Report:
+    """End a run by up to three signals, and resume it: its model must be the unbroken run's."""
     name = rng.choice(STOPPED)
-    expected = json.loads((place.valid / f"{name}.json").read_text(encoding="utf-8"))
+    expected = json.loads((workspace.valid / f"{name}.json").read_text(encoding="utf-8"))
     words = [*words_of(name), "--out", "out", "--resume"]
     sent = []
-    # the last one ends by itself
-    for number in [*rng.choices(_SIGNALS, k=rng.choice([1, 1, 2, 3])), None]:
+    signals = rng.choices(_SIGNALS, k=rng.choice([1, 1, 2, 3]))
+    for number in [*signals, None]:  # The last run gets no signal.
         after = rng.uniform(0, _LONGEST * expected["seconds"])
-        process = Forked(gistgnn(words), place.own)
+        process = Forked(gistgnn(words), workspace.folder)
         if number and not process.wait(after):
             process.send(number)
             sent.append(f"{number.name} after {after:.2f} s")
-        outcome = process.outcome(place.limit)
+        outcome = process.outcome(workspace.limit)
         if wrong := _kill_fault(outcome, number, after) if number else fault(outcome):
             break
     if not wrong and outcome.status:
         wrong = f"the last run ends with {outcome.status}: {outcome.err[-200:]}"
-    if not wrong and digest(place.own / "out") != expected["model"]:
+    if not wrong and digest(workspace.folder / "out") != expected["model"]:
         wrong = "ends with another model than the unbroken run"
-    shutil.rmtree(place.own / "out", ignore_errors=True)
+    shutil.rmtree(workspace.folder / "out", ignore_errors=True)
     title = f"gistgnn {shown(words)}  # {', '.join(sent) or 'it ended before the signal'}"
     return Report(title, wrong, outcome.status, outcome.seconds)
 
@@ -76,34 +66,26 @@ _ENDS = ("", "", "/dev/full", "pipe")
 _QUICK = ("train", "plan", "list", "evaluate", "predict", "datasets", "partition", "convert")
 
 
-def streams(rng: Random, place: Place) -> Report:
-    """Run a valid command with one to three of its streams closed, on a full disk, or into a
-    program that has ended.
+def streams(rng: Random, workspace: Workspace) -> Report:
+    """Run a valid command with one to three of its streams lost.
 
-    It ends with 0, or with 2 where its output is lost.
+    A stream is closed, leads to a full disk, or to a program that has ended. The command ends with
+    0, or with 2 where its output is lost.
     """
     command = rng.choice(_QUICK)
-    words = [
-        command,
-        *command_words(command, place),
-        *rng.choice([[], [], ["--help"], ["--wrong"], ["--json"]]),
-    ]
+    words = [command, *command_words(command, workspace)]
+    words += rng.choice([[], [], ["--help"], ["--wrong"], ["--json"]])
     ends = {handle: rng.choice(_ENDS) for handle in rng.sample((0, 1, 2), rng.choice([1, 1, 2, 3]))}
-    outcome = Forked(_with_streams(ends, words), place.own).outcome(place.limit)
+    outcome = Forked(_with_streams(ends, words), workspace.folder).outcome(workspace.limit)
     wrong = "" if outcome.status == 141 else fault(outcome)
-    if 2 in ends:  # what it says is lost
+    if 2 in ends:  # Its error line is lost, so only its exit status can be judged.
         ended = outcome.status in (*ENDS, 141) and not outcome.late
         wrong = "" if ended else f"exit status {outcome.status}"
-    if (
-        not wrong
-        and command == "train"
-        and words[-1] == "out"
-        and not (place.own / "out/result.json").exists()
-    ):
+    trains = command == "train" and words[-1] == "out"
+    if trains and not wrong and not (workspace.folder / "out/result.json").exists():
         wrong = "leaves no result"
-    return Report(
-        f"gistgnn {shown(words)}  # streams {ends}", wrong, outcome.status, outcome.seconds
-    )
+    title = f"gistgnn {shown(words)}  # streams {ends}"
+    return Report(title, wrong, outcome.status, outcome.seconds)
 
 
 def _with_streams(ends: dict[int, str], words: list[str]) -> Callable[[], int]:
@@ -125,19 +107,14 @@ def _with_streams(ends: dict[int, str], words: list[str]) -> Callable[[], int]:
 
 
 _THEIRS = ["thesis.tex", "notes.json", "model.bin", "checkpoints/notes.txt", "runs/notes.txt"]
-_THEIRS += [
-    "round-00000003/state.json",
-    "model-00001-of-00002.safetensors",
-    "checkpoints/round-3/state.json",
-]
+_THEIRS += ["round-00000003/state.json", "model-00001-of-00002.safetensors"]
+_THEIRS += ["checkpoints/round-3/state.json"]
 
 
-def foreign(rng: Random, place: Place) -> Report:
-    """Train into a folder with files of somebody else, and with links that lead to them: all must
-    stay.
-    """
-    out = place.own / "out"
-    elsewhere = place.own / "elsewhere"
+def foreign(rng: Random, workspace: Workspace) -> Report:
+    """Train into a folder with a user's files, and with links that lead to them: all must stay."""
+    out = workspace.folder / "out"
+    elsewhere = workspace.folder / "elsewhere"
     elsewhere.mkdir()
     theirs = [out / name for name in rng.sample(_THEIRS, rng.choice([1, 2, 4]))]
     theirs += [
@@ -150,7 +127,7 @@ def foreign(rng: Random, place: Place) -> Report:
     if link and not (out / link).exists():
         (out / link).parent.mkdir(exist_ok=True)
         (out / link).symlink_to(elsewhere, target_is_directory=True)
-    before = {path: path.read_bytes() for path in [*theirs, place.valid / "own.npz"]}
+    before = {path: path.read_bytes() for path in [*theirs, workspace.valid / "own.npz"]}
 
     def judge(outcome: Outcome) -> str:
         lost = [
@@ -158,108 +135,64 @@ def foreign(rng: Random, place: Place) -> Report:
             for path, content in before.items()
             if not path.is_file() or path.read_bytes() != content
         ]
-        return f"takes {lost[0].relative_to(place.own.parent)} for its own" if lost else ""
+        return f"takes {lost[0].relative_to(workspace.folder.parent)} for its own" if lost else ""
 
-    more = rng.choice([[], ["--overwrite"], ["--overwrite"], ["--resume"]])
-    words = [
-        "train",
-        *command_words("train", place),
-        "--store",
-        rng.choice(["memory", "disk"]),
-        *more,
-    ]
-    return run_command(
-        place, words, judge, f"{link or 'no link'}, {', '.join(path.name for path in theirs[:-4])}"
-    )
+    mode = rng.choice([[], ["--overwrite"], ["--overwrite"], ["--resume"]])
+    words = ["train", *command_words("train", workspace)]
+    words += ["--store", rng.choice(["memory", "disk"]), *mode]
+    names = ", ".join(path.name for path in theirs[:-4])
+    return run_command(workspace, words, judge, f"{link or 'no link'}, {names}")
 
 
-_OTHER = [  # what one rank has, and the other has not; then what both may have
-    *(
-        "--lr 0.03",
-        "--dropout 0.1",
-        "--weight-decay 0.01",
-        "--set precision=bf16",
-        "--schedule step",
-        "--local-steps 2",
-    ),
-    *(
-        "--epochs 5",
-        "--patience 3",
-        "--evaluate-every 2",
-        "--inductive",
-        "--seed 7",
-        "--hidden 8 16",
-        "--sub-gcns 4",
-    ),
-    *(
-        "--model graphsage",
-        "--norm batch",
-        "--optimizer adamw",
-        "--set optimizer_state=reset",
-        "--set training=each",
-    ),
-    *("--set clip_norm=1", "--method parts", "--set width_scaling=none", "--no-standardise"),
-    *("--set label_smoothing=0.1", "--set momentum=0.5"),
-    *(
-        "--class-weights balanced",
-        "--metric f1_macro",
-        "--sampler neighbor",
-        "--runner fused",
-        "--set heads=2",
-    ),
-    *(
-        "--partition categorical",
-        "--set partition_dims=1",
-        "--checkpoint-every 3",
-        "--epochs x",
-        "--device cuda:7",
-    ),
-    *("--clusters 3", "graph", "graph", "graph", "graph"),
-]
+# What one rank has and the other has not: options with which both refuse; "graph" is another graph.
+_OTHER = ["--lr 0.03", "--dropout 0.1", "--weight-decay 0.01", "--set precision=bf16"]
+_OTHER += ["--schedule step", "--local-steps 2", "--epochs 5", "--patience 3"]
+_OTHER += ["--evaluate-every 2", "--inductive", "--seed 7", "--hidden 8 16", "--sub-gcns 4"]
+_OTHER += ["--model graphsage", "--norm batch", "--optimizer adamw"]
+_OTHER += ["--set optimizer_state=reset", "--set training=each", "--set clip_norm=1"]
+_OTHER += ["--method parts", "--set width_scaling=none", "--no-standardise"]
+_OTHER += ["--set label_smoothing=0.1", "--set momentum=0.5", "--class-weights balanced"]
+_OTHER += ["--metric f1_macro", "--sampler neighbor", "--runner fused", "--set heads=2"]
+_OTHER += ["--partition categorical", "--set partition_dims=1", "--checkpoint-every 3"]
+_OTHER += ["--epochs x", "--device cuda:7", "--clusters 3", "graph", "graph", "graph", "graph"]
+# Options that one rank may have and the other not.
 _SAME = ["--standardise", "--evaluation layers", "--overwrite", "--resume", "--max-seconds 60s", ""]
 _SOON = 40.0  # seconds: a rank that waits for one with wrong options ends by --timeout
 
 
-def ranks(rng: Random, place: Place) -> Report:
-    """Train on two ranks of which one has another setting or another graph: both refuse, and
-    soon.
-    """
-    other = note = rng.choice([*_OTHER, *_SAME])
-    words = ["train", *command_words("train", place), "--epochs", "4", "--timeout", "20"]
+def ranks(rng: Random, workspace: Workspace) -> Report:
+    """Train on two ranks that differ in a setting or in the graph: both refuse, and soon."""
+    other = rng.choice([*_OTHER, *_SAME])
+    note = other
+    words = ["train", *command_words("train", workspace), "--epochs", "4", "--timeout", "20"]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     processes = []
-    for rank, more in enumerate(("", other)):
-        folder = place.own / str(rank)
+    for rank, options_of_rank in enumerate(("", other)):
+        folder = workspace.folder / str(rank)
         folder.mkdir()
         np.savez(folder / "own.npz", **arrays())
-        if more == "graph":
-            more = ""
+        if options_of_rank == "graph":
+            options_of_rank = ""
             note = _change_graph(rng, folder / "own.npz")
-        # What torchrun would tell the rank by its environment; each takes itself to be alone on its
-        # machine.
-        told = {
-            "RANK": rank,
-            "LOCAL_RANK": rank,
-            "WORLD_SIZE": 2,
-            "LOCAL_WORLD_SIZE": 2,
-            "MASTER_PORT": port,
-        }
-        told |= {
-            "MASTER_ADDR": "127.0.0.1",
-            "TORCHELASTIC_RUN_ID": "attack",
-            "TORCHELASTIC_MAX_RESTARTS": 0,
-        }
-        environ = {name: str(value) for name, value in told.items()}
-        processes.append(Forked(gistgnn([*words, *more.split()]), folder, **environ))
-    outcomes = [process.outcome(place.limit) for process in processes]
+        # The environment that torchrun would give to the rank.
+        variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        variables |= {"TORCHELASTIC_RUN_ID": "attack", "TORCHELASTIC_MAX_RESTARTS": 0}
+        environ = {name: str(value) for name, value in variables.items()}
+        processes.append(Forked(gistgnn([*words, *options_of_rank.split()]), folder, **environ))
+    outcomes = [process.outcome(workspace.limit) for process in processes]
     statuses = [outcome.status for outcome in outcomes]
     slowest = max(outcome.seconds for outcome in outcomes)
-    wrong = next(
-        (text for outcome in outcomes if (text := fault(outcome) if outcome.err else "")), ""
-    )
-    allowed = [[0, 0]] if not other else [[2, 2], [0, 0]] if other in _SAME else [[2, 2]]
+    faults = [fault(outcome) for outcome in outcomes if outcome.err]
+    wrong = next(filter(None, faults), "")
+    if not other:
+        allowed = [[0, 0]]
+    elif other in _SAME:
+        allowed = [[2, 2], [0, 0]]
+    else:
+        allowed = [[2, 2]]
     if not wrong and statuses not in allowed:
         wrong = f"the ranks end with {statuses}, expected {allowed[0]}: {outcomes[0].err[-200:]!r}"
     if not wrong and slowest > _SOON:

@@ -1,6 +1,4 @@
-"""Tables of nodes and edges, drawn at random and converted: the graph must be what Python's csv
-module reads.
-"""
+"""Random tables of nodes and edges, converted: the graph must be what Python's csv module reads."""
 
 import csv
 import math
@@ -10,29 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.attack.case import Outcome, Place, Report, run_command
+from benchmarks.attack.case import Outcome, Report, Workspace, run_command
 from gistgnn.graphs import load
 
 _MISSING = ["", "nan", "NaN", "None", "NA", "N/A", "<NA>", "null", "NULL"]
-_CLASSES = [
-    ["a", "b", "c"],
-    ["0", "1", "2"],
-    ["1", "cat", "dog"],
-    ["yes", "no"],
-    ["x, y", 'a "b"', "ü"],
-    ["7", "8"],
-]
+_CLASSES = [["a", "b", "c"], ["0", "1", "2"], ["1", "cat", "dog"], ["yes", "no"]]
+_CLASSES += [["x, y", 'a "b"', "ü"], ["7", "8"]]
 _IDS = [lambda n: str(n), lambda n: str(10**9 + 7 * n), lambda n: f"node {n}", lambda n: f"{n:03d}"]
 
 
-def tables(rng: Random, place: Place) -> Report:
-    """Convert a table of nodes and one of edges, in one file or in parts, with or without pandas'
-    index column.
+def tables(rng: Random, workspace: Workspace) -> Report:
+    """Convert a table of nodes and one of edges.
+
+    They are in one file or in parts, with or without the index column of pandas.
     """
     count = rng.randrange(8, 40)
-    features = rng.sample(
-        ["age", "Age", "AGE", "f 1", "x,y", "ü", "score", "flag", "b"], rng.randrange(1, 5)
-    )
+    names = ["age", "Age", "AGE", "f 1", "x,y", "ü", "score", "flag", "b"]
+    features = rng.sample(names, rng.randrange(1, 5))
     rows = _rows(rng, count, features)
     order = [row["node"] for row in rows]
     edges = [(rng.choice(order), rng.choice(order)) for _ in range(rng.randrange(1, 4 * count))]
@@ -40,19 +32,26 @@ def tables(rng: Random, place: Place) -> Report:
     parts = rng.choice([1, 1, 2, 12])
     columns = ["node", *features, "y", "split"]
     _write(
-        place.own, "nodes", columns, [[row[name] for name in columns] for row in rows], index, parts
+        workspace.folder,
+        "nodes",
+        columns,
+        [[row[name] for name in columns] for row in rows],
+        index,
+        parts,
     )
-    _write(place.own, "edges", ["source", "target"], [list(edge) for edge in edges], index, 1)
+    _write(
+        workspace.folder, "edges", ["source", "target"], [list(edge) for edge in edges], index, 1
+    )
     nodes = "nodes.csv" if parts == 1 else "nodes"
     words = ["convert", "edges.csv", "--nodes", nodes, "graph"]
 
     def judge(outcome: Outcome) -> str:
         if outcome.status:
             return f"refuses tables that can be read: {outcome.err.strip()[-200:]!r}"
-        return _difference(place.own / "graph", rows, features, edges)
+        return _difference(workspace.folder / "graph", rows, features, edges)
 
     note = f"{count} nodes, {features}, {parts} parts{', with an index' if index else ''}"
-    return run_command(place, words, judge, note)
+    return run_command(workspace, words, judge, note)
 
 
 def _rows(rng: Random, count: int, features: list[str]) -> list[dict[str, str]]:
@@ -67,7 +66,7 @@ def _rows(rng: Random, count: int, features: list[str]) -> list[dict[str, str]]:
             row[name] = _cell(rng, kind)
         label = rng.choice(classes)
         split = ["train", "val", "test"][number % 3]
-        # every split keeps a node
+        # The first rows have labels, so that every class and every split has a node.
         if missing and number >= len(classes) + 3 and rng.random() < 0.2:
             label = rng.choice(missing)
             split = ""
@@ -89,9 +88,7 @@ def _cell(rng: Random, kind: str) -> str:
 def _write(
     folder: Path, name: str, columns: list[str], rows: list[list[str]], index: bool, parts: int
 ) -> None:
-    """Write a table as pandas does: with an index column that has no name, if it is not left
-    out.
-    """
+    """Write a table as pandas does, which gives its index column no name."""
     numbered = [[str(number), *row] if index else row for number, row in enumerate(rows)]
     head = ["", *columns] if index else columns
     if parts > 1:
@@ -114,18 +111,20 @@ def _difference(
         return f"x is {list(graph.x.shape)} for {len(rows)} nodes and the features {features}"
     if not np.array_equal(graph.x.numpy(), np.array(x, np.float32)):
         return "features are others than in the table"
-    place = {row["node"]: number for number, row in enumerate(rows)}
-    # repeated edges count once
-    expected = sorted({(place[source], place[target]) for source, target in edges})
+    number_of_node = {row["node"]: number for number, row in enumerate(rows)}
+    # Edges that are repeated in the table count once.
+    expected = sorted(
+        {(number_of_node[source], number_of_node[target]) for source, target in edges}
+    )
     if sorted(map(tuple, graph.edge_index.t().tolist())) != expected:
         return "edges are others than in the table"
     return _wrong_labels(graph, [None if row["y"] in _MISSING else row["y"] for row in rows])
 
 
 def _wrong_labels(graph: Any, labels: list[str | None]) -> str:
-    found = graph.y.tolist()
+    values = graph.y.tolist()
     by_class: dict[Any, set[str | None]] = {}
-    for value, label in zip(found, labels, strict=True):
+    for value, label in zip(values, labels, strict=True):
         if label is None and value >= 0:
             return f"a missing label is the class {value}"
         if label is not None and value < 0:

@@ -1,5 +1,6 @@
-"""Valid graphs, folders and finished runs, which the cases change. Beside every run NAME, NAME.json
-has its results.
+"""Valid graphs, folders and finished runs, which the cases change.
+
+Beside every run NAME, NAME.json has its results.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ RUNS = {  # options by the name of a run's folder
     "stopped-disk": "--store disk --set optimizer_state=carry",
     "stopped-parts": "--method parts",
 }
-# The runs that are there as a signal has left them, with a checkpoint.
+# Runs that a signal has ended, and that can be resumed from a checkpoint.
 STOPPED = ("stopped", "stopped-disk", "stopped-parts")
 GRAPHS = {"graph": "convert own.npz graph"}
 CLUSTERS = {
@@ -37,15 +38,16 @@ _TRAIN = (
     "--checkpoint-every 2"
 )
 _FROM_DISK = (
-    "--sampler clusters --clusters-per-batch 2 --model graphsage --hidden 8 8 --sub-gcns "
-    "2 --epochs 6"
+    "--sampler clusters --clusters-per-batch 2 "
+    "--model graphsage --hidden 8 8 --sub-gcns 2 --epochs 6"
 )
 _LIMIT = 120.0  # seconds
 
 
 def words_of(name: str) -> list[str]:
-    """Return the command line of a run without its folder; of one on a folder of clusters by the
-    folder's name.
+    """Return the command line of a run, by its name or that of its folder of clusters.
+
+    The folder of the run, --out, is not in it.
     """
     if name in RUNS:
         return [*_TRAIN.split(), *RUNS[name].split(), "--dataset", "own.npz"]
@@ -58,9 +60,7 @@ def run_on(clusters: str) -> str:
 
 
 def arrays(nodes: int = 40, classes: int = 3) -> dict[str, Any]:
-    """Return a graph, as `gistgnn.graphs.load_file` reads it: a ring whose labels can be read off
-    the features.
-    """
+    """Return the arrays of a graph file: a ring whose labels can be read off the features."""
     rng = np.random.default_rng(0)
     ring = np.arange(nodes)
     y = ring % classes
@@ -112,14 +112,13 @@ def _prepare_run(folder: Path, name: str, words: list[str]) -> None:
     begun = time.monotonic()
     words = [*words, "--out", name]
     _succeed(folder, words)
-    known: dict[str, Any] = {"seconds": time.monotonic() - begun, "model": digest(folder / name)}
-    known["scores"] = json.loads(
-        _succeed(folder, ["evaluate", name, "--device", "cpu", "--json"]).out
-    )
+    results: dict[str, Any] = {"seconds": time.monotonic() - begun, "model": digest(folder / name)}
+    evaluated = _succeed(folder, ["evaluate", name, "--device", "cpu", "--json"])
+    results["scores"] = json.loads(evaluated.out)
     _succeed(folder, ["predict", name, "--device", "cpu", "--output", "predicted.csv"])
-    known["predicted"] = hashlib.sha256((folder / "predicted.csv").read_bytes()).hexdigest()
+    results["predicted"] = hashlib.sha256((folder / "predicted.csv").read_bytes()).hexdigest()
     (folder / "predicted.csv").unlink()
-    (folder / f"{name}.json").write_text(json.dumps(known), encoding="utf-8")
+    (folder / f"{name}.json").write_text(json.dumps(results), encoding="utf-8")
     if name in STOPPED:
         shutil.rmtree(folder / name)
         _stop(folder, name, words)
@@ -148,16 +147,13 @@ def _succeed(folder: Path, words: list[str]) -> Outcome:
 def wrong_result(
     command: str, folder: Path, out: Path, valid: Path, run: str, outcome: Outcome
 ) -> str:
-    """Say whether a command that succeeded gave another result than with the files as they were;
-    "": it did not.
-    """
+    """Say whether a command that succeeded gave another result than with undamaged files, or ""."""
     expected = json.loads((valid / f"{run}.json").read_text(encoding="utf-8"))
     if command == "evaluate":
         same = json.loads(outcome.out) == expected["scores"]
     elif command == "predict":
-        same = (
-            hashlib.sha256((folder / "out.csv").read_bytes()).hexdigest() == expected["predicted"]
-        )
+        predicted = hashlib.sha256((folder / "out.csv").read_bytes()).hexdigest()
+        same = predicted == expected["predicted"]
     else:
         same = digest(out) == expected["model"]
     return "" if same else f"accepts a damaged file, and {command} gives another result"

@@ -1,5 +1,4 @@
-"""Everything that needs a GPU, in one command: `make bench-gpu`. It leaves the files GPU.md and
-GPU.json here.
+"""Everything that needs a GPU, in one command: `make bench-gpu`.
 
     python -m benchmarks.gpu                                      # with an NVIDIA GPU
     python -m benchmarks.gpu --small --device cpu --out /tmp/GPU.md   # tiny sizes, to try the code
@@ -8,8 +7,8 @@ GPU.json here.
 The parts are in the order of their importance: steps beside the matrix products alone and beside
 PyG's; whole runs in the shape of the paper's large graphs, and the widest model with Θ on the host;
 scores at equal time; and the tests marked `cuda`. Each part is a process of its own, which ends
-when its time is over. The files are written after every measurement. Nothing is installed or
-downloaded.
+when its time is over. The files benchmarks/GPU.md and GPU.json are written after every measurement.
+Nothing is installed or downloaded.
 """
 
 import argparse
@@ -60,14 +59,10 @@ def main(words: Sequence[str] | None = None) -> None:
     write(options.out, {"machine": machine(options.device)})
     for part in options.parts:
         begun = time.perf_counter()
-        words_of_part = [*(words if words is not None else sys.argv[1:]), "--part", part]
+        words_of_all = sys.argv[1:] if words is None else words
+        line = [sys.executable, "-m", "benchmarks.gpu", *words_of_all, "--part", part]
         try:
-            subprocess.run(
-                [sys.executable, "-m", "benchmarks.gpu", *words_of_part],
-                cwd=ROOT,
-                check=False,
-                timeout=options.seconds[part],
-            )
+            subprocess.run(line, cwd=ROOT, check=False, timeout=options.seconds[part])
         except subprocess.TimeoutExpired:
             print(f"{part}: stopped after {options.seconds[part]} s", file=sys.stderr)
         print(f"{part}: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
@@ -90,17 +85,13 @@ def run_part(options: argparse.Namespace) -> None:
 def write(out: Path, record: dict[str, Any]) -> None:
     """Write the page and the record beside it."""
     parts = [f"# On a GPU\n\n{record['machine']}"]
-    parts += [
-        f"## {heading}\n\n{PAGES[part](record[part])}"
-        for part, heading in HEADINGS.items()
-        if part in record
-    ]
-    for path, text in (
-        (out, "\n\n".join(parts) + "\n"),
-        (json_file(out), json.dumps(record, indent=1)),
-    ):
-        with replacing(path) as file:
-            file.write_text(text, encoding="utf-8")
+    for part, heading in HEADINGS.items():
+        if part in record:
+            parts.append(f"## {heading}\n\n{PAGES[part](record[part])}")
+    with replacing(out) as file:
+        file.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    with replacing(json_file(out)) as file:
+        file.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
 def json_file(out: Path) -> Path:
@@ -110,41 +101,31 @@ def json_file(out: Path) -> Path:
 
 def machine(device: str) -> str:
     """Return a line with the devices, the driver and the versions."""
-    asked = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
-        gpu = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        gpu = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         gpu = "no nvidia-smi"
-    return (
-        f"{gpu}; device {device}; {processor()}; torch {torch.__version__}, Python "
-        f"{platform.python_version()}"
-    )
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+    return f"{gpu}; device {device}; {processor()}; {versions}"
 
 
 def tests(options: argparse.Namespace) -> list[str]:
-    """Run the tests marked `cuda`, six at a time where pytest-xdist is there; return pytest's last
-    lines.
+    """Run the tests marked `cuda`; return the failures and pytest's last line.
+
+    They run six at a time if pytest-xdist is installed.
     """
-    which = ["-k", "stays_on_the_gpu and graphsage"] if options.small else ["-m", "cuda"]
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-v",
-        "--tb=short",
-        "-p",
-        "no:cacheprovider",
-        *which,
-        "tests/cuda",
-    ]
+    selection = ["-k", "stays_on_the_gpu and graphsage"] if options.small else ["-m", "cuda"]
+    words = [sys.executable, "-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider"]
+    words += [*selection, "tests/cuda"]
     if not options.small and find_spec("xdist"):
         words += ["-n", "6"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    named = [line for line in lines if line.startswith(("FAILED", "ERROR", "E   "))]
-    return [*named[-30:], *(line.strip("= ") for line in lines[-1:])] or done.stderr.splitlines()[
-        -5:
-    ]
+    process = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = process.stdout.splitlines()
+    failures = [line for line in lines if line.startswith(("FAILED", "ERROR", "E   "))]
+    if not lines:
+        return process.stderr.splitlines()[-5:]
+    return [*failures[-30:], lines[-1].strip("= ")]
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
@@ -152,28 +133,18 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parents[1] / "GPU.md", metavar="FILE"
-    )
-    parser.add_argument(
-        "--small", action="store_true", help="tiny sizes, to try the code; give --out another file"
-    )
-    parser.add_argument("--parts", nargs="+", choices=HEADINGS, default=list(HEADINGS))
-    parser.add_argument(
-        "--no-compiled",
-        action="store_false",
-        dest="compiled",
-        help="leave out PyG by torch.compile",
-    )
-    parser.add_argument(
-        "--graphs",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="of benchmarks.width.hops, for scores at equal time; default: a teacher's graph",
-    )
-    parser.add_argument("--part", choices=HEADINGS, help=argparse.SUPPRESS)
+    add = parser.add_argument
+    page = Path(__file__).parents[1] / "GPU.md"
+    of_small = "tiny sizes, to try the code; give --out another file"
+    of_compiled = "leave out PyG by torch.compile"
+    of_graphs = "of benchmarks.width.hops, for scores at equal time; default: a teacher's graph"
+    add("--device", default="cuda")
+    add("--out", type=Path, default=page, metavar="FILE")
+    add("--small", action="store_true", help=of_small)
+    add("--parts", nargs="+", choices=HEADINGS, default=list(HEADINGS))
+    add("--no-compiled", action="store_false", dest="compiled", help=of_compiled)
+    add("--graphs", nargs="+", default=[], metavar="FILE", help=of_graphs)
+    add("--part", choices=HEADINGS, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     options.seconds = dict.fromkeys(SECONDS, 900) if options.small else SECONDS
     return options

@@ -1,5 +1,6 @@
-"""Whole runs on a GPU in the shape of the paper's large graphs, and the widest model with Θ on the
-host.
+"""Whole runs on a GPU, on graphs of the shape of the paper's large ones.
+
+One of them has the widest model, with Θ on the host.
 """
 
 import argparse
@@ -22,18 +23,8 @@ GIB = 2**30
 EPOCHS = 8  # over all sub-GCNs: with m = 8 each sees every batch once
 SAGE = ("--model", "graphsage", "--norm", "layer", "--dropout", "0.2", "--sampler", "clusters")
 RANDOM = ("--set", "cluster_method=random")
-HOST = (
-    "--clusters",
-    "60",
-    "--store",
-    "host",
-    "--local-steps",
-    "6",
-    "--evaluation",
-    "parts",
-    "--set",
-    "parts=60",
-)
+HOST = ("--clusters", "60", "--store", "host", "--local-steps", "6")
+HOST += ("--evaluation", "parts", "--set", "parts=60")
 # The graph, the width, m, and more options. The number of clusters is in proportion to the paper's.
 RUNS: tuple[tuple[str, int, tuple[int, ...], tuple[str, ...]], ...] = (
     ("synthetic:amazon2m@0.02", 1024, (1, 8), ("--clusters", "300")),
@@ -45,70 +36,46 @@ RUNS: tuple[tuple[str, int, tuple[int, ...], tuple[str, ...]], ...] = (
     ("synthetic:amazon2m@0.2", 1024, (1, 8), ("--clusters", "3000")),
 )
 SMALL = (("digits", 16, (1, 2), ("--clusters", "20")),)
-HEAD = (
-    "", "m", "steps", "training, s", "of m = 1 / it", "batches and steps, s", "take and write, s",
-    "evaluation, s",
-    "test", "peak, GiB", "planned", "planned / peak",
-)  # fmt: skip
+HEAD = ("", "m", "steps", "training, s", "of m = 1 / it")
+HEAD += ("batches and steps, s", "take and write, s", "evaluation, s")
+HEAD += ("test", "peak, GiB", "planned", "planned / peak")
 
 
 def measure(options: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> None:
     """Train every graph and width at every m; `keep` gets all that is known after each."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     name = ""
     graph = None
     warm_up(options.device)
-    for dataset, width, every, more in SMALL if options.small else RUNS:
+    for dataset, width, counts, clustering in SMALL if options.small else RUNS:
         if dataset != name:
             name = dataset
             graph = load(dataset)
-        for m in every:
-            words = [
-                "--dataset",
-                dataset,
-                *SAGE,
-                *RANDOM,
-                *more,
-                "--hidden",
-                width,
-                width,
-                "--sub-gcns",
-                m,
-            ]
+        for m in counts:
+            words = ["--dataset", dataset, *SAGE, *RANDOM, *clustering]
+            words += ["--hidden", width, width, "--sub-gcns", m]
             words += ["--epochs", EPOCHS, "--device", options.device, "--no-standardise"]
             key = f"{dataset}, {width}, m = {m}"
             facts = {"dataset": dataset, "width": width, "m": m}
             try:
                 assert graph is not None
-                found[key] = facts | run(words, graph)
+                results[key] = facts | run(words, graph)
             except (InputError, RuntimeError) as error:
-                found[key] = facts | {"failed": str(error).splitlines()[0][:200]}
-            keep(found)
+                results[key] = facts | {"failed": str(error).splitlines()[0][:200]}
+            keep(results)
 
 
 def warm_up(device: str) -> None:
     """Train a small model once: the first kernels of a process take long, as they are loaded."""
     for m in (1, 2):
-        words = [
-            "--dataset",
-            "digits",
-            *SAGE,
-            *RANDOM,
-            "--clusters",
-            20,
-            "--hidden",
-            64,
-            64,
-            "--sub-gcns",
-            m,
-        ]
-        run([*words, "--epochs", 4, "--device", device, "--no-standardise"], load("digits"))
+        words = ["--dataset", "digits", *SAGE, *RANDOM, "--clusters", 20]
+        words += ["--hidden", 64, 64, "--sub-gcns", m]
+        words += ["--epochs", 4, "--device", device, "--no-standardise"]
+        run(words, load("digits"))
 
 
 def run(words: list[Any], graph: Graph) -> dict[str, Any]:
-    """Plan and train as the command line does, in this process; return the seconds, the score and
-    the peaks.
-    """
+    """Plan and train as the command line does; return the seconds, the score and the peaks."""
     parser = make_parser()
     args = parser.parse_args(["train", *map(str, words)])
     config = config_from_args(args, args.sub_gcns)
@@ -138,39 +105,36 @@ def planned_peak(words: list[Any]) -> int:
     return peak
 
 
-def page(found: dict[str, Any]) -> str:
+def page(results: dict[str, Any]) -> str:
     """Return the table of the runs."""
-    key_of = ("dataset", "width", "m")
-    seconds = {
-        tuple(each[key] for key in key_of): each.get("train_seconds") for each in found.values()
-    }
+    seconds = {}
+    for result in results.values():
+        seconds[result["dataset"], result["width"], result["m"]] = result.get("train_seconds")
     rows = []
-    for each in found.values():
-        name = f"`{each['dataset']}`, {each['width']:,}"
-        if "failed" in each:
-            rows.append([name, str(each["m"]), each["failed"], *["—"] * (len(HEAD) - 3)])
+    for result in results.values():
+        name = f"`{result['dataset']}`, {result['width']:,}"
+        if "failed" in result:
+            rows.append([name, str(result["m"]), result["failed"], *["—"] * (len(HEAD) - 3)])
             continue
-        one = seconds.get((each["dataset"], each["width"], 1))
-        own = each["seconds"]
-        planned = each["planned_bytes"]
-        peak = each["peak_bytes"]
+        seconds_of_one = seconds.get((result["dataset"], result["width"], 1))
+        seconds_of_parts = result["seconds"]
+        planned = result["planned_bytes"]
+        peak = result["peak_bytes"]
         rows.append(
             [
                 name,
-                str(each["m"]),
-                str(each["steps"]),
-                number(each["train_seconds"]),
-                f"{one / each['train_seconds']:.2f}" if one else "—",
-                number(own["train"]),
-                number(own["take"] + own["merge"]),
-                number(own["evaluate"]),
-                f"{100 * each['test']:.2f}",
+                str(result["m"]),
+                str(result["steps"]),
+                number(result["train_seconds"]),
+                f"{seconds_of_one / result['train_seconds']:.2f}" if seconds_of_one else "—",
+                number(seconds_of_parts["train"]),
+                number(seconds_of_parts["take"] + seconds_of_parts["merge"]),
+                number(seconds_of_parts["evaluate"]),
+                f"{100 * result['test']:.2f}",
                 f"{peak / GIB:.2f}",
                 f"{planned / GIB:.2f}",
                 f"{planned / peak:.2f}",
             ]
         )
-    return (
-        f"A run has {EPOCHS} epochs over all sub-GCNs; steps are those of "
-        f"each.\n\n{table(HEAD, rows)}"
-    )
+    text = f"A run has {EPOCHS} epochs over all sub-GCNs; steps are those of each."
+    return f"{text}\n\n{table(HEAD, rows)}"

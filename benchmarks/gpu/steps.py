@@ -29,8 +29,8 @@ from gistgnn.settings import Training
 STEPS = 10  # ζ, in a call of a contender
 ENDLESS = 10**6  # steps of the whole run, of which the schedule depends
 RUNNERS = ("in-turn", "fused")
-# Model, width, precision, and whether PyG's model is compiled as well, which takes up to half a
-# minute.
+# The model, its width, the precision, and whether PyG's model is compiled as well, which takes up
+# to half a minute.
 CASES = (
     ("graphsage", 1024, "float32", True),
     ("graphsage", 4096, "float32", True),
@@ -50,22 +50,14 @@ SMALL_CASES = (
     ("gcn", 16, "float32", False),
     ("gat", 16, "float32", False),
 )
-HEAD = (
-    "",
-    "m = 1",
-    *RUNNERS,
-    "floor",
-    "PyG",
-    "PyG compiled",
-    "fused / floor",
-    "PyG / fused",
-    "PyG / m = 1",
-)
+CONTENDERS = ("m = 1", *RUNNERS, "floor", "PyG", "PyG compiled")
+HEAD = ("", *CONTENDERS, "fused / floor", "PyG / fused", "PyG / m = 1")
 
 
 class NewBatches(Sampler):
-    """The same batch in every step, made anew, so that nothing that follows from it is there
-    already.
+    """The same batch in every step, made anew.
+
+    So nothing that follows from its edges is computed already when a step begins.
     """
 
     steps_per_epoch = 1
@@ -97,14 +89,14 @@ class Rounds:
     def __init__(self, graph: Graph, batch: Batch, case: "Case", m: int, runner: str) -> None:
         heads = {"heads": HEADS} if case.model == "gat" else {}
         fixed: dict[str, Any] = {"dropout": DROPOUT, "norm": "layer", **heads}
-        each = case.width // heads.get("heads", 1)
+        head_width = case.width // heads.get("heads", 1)
 
         def build(widths: Any) -> nn.Module:
             return MODELS[case.model](graph.num_features, widths, graph.num_classes, **fixed)
 
         self._m = m
         self._clock = Clock(case.device)
-        self._gist = GIST(build, (each,) * LAYERS, m, device=case.device)
+        self._gist = GIST(build, (head_width,) * LAYERS, m, device=case.device)
         self._run = make_runner(runner)
         self._sampler = NewBatches(batch)
         self._training = Training(1, precision="bf16" if case.precision == "bf16" else "float32")
@@ -116,16 +108,20 @@ class Rounds:
         clock = self._clock
         begun = clock.mark()
         round_ = self._gist.take_round(keeps_moments=False)  # a new optimiser in every round
-        taken = clock.mark()
+        prepared = clock.mark()
         steps = StepRange(self._rounds * STEPS, STEPS, ENDLESS)
         losses = self._run(round_, self._sampler, self._training, steps, 0)
         trained = clock.mark()
         round_.aggregate(losses)
         written = clock.mark()
         self._rounds += 1
-        self.parts["take"].append(clock.milliseconds(begun, taken))
+        self.parts["take"].append(clock.milliseconds(begun, prepared))
         self.parts["write"].append(clock.milliseconds(trained, written))
-        return clock.milliseconds(taken, trained) / STEPS / self._m
+        return clock.milliseconds(prepared, trained) / STEPS / self._m
+
+    def medians(self) -> dict[str, float]:
+        """Return the median milliseconds of each part of a round."""
+        return {part: sorted(values)[len(values) // 2] for part, values in self.parts.items()}
 
 
 class Case:
@@ -143,9 +139,8 @@ class Case:
 
 def pyg_steps(graph: Graph, batch: Batch, case: Case, *, compiled: bool) -> Callable[[], float]:
     """Return steps of PyG's layers, as its examples have them."""
-    net: nn.Module = PyGNet(case.model, graph.num_features, case.width, graph.num_classes).to(
-        case.device
-    )
+    net: nn.Module = PyGNet(case.model, graph.num_features, case.width, graph.num_classes)
+    net = net.to(case.device)
     optimizer = torch.optim.Adam(net.parameters(), fused=case.device.type == "cuda")
     model = torch.compile(net) if compiled else net
     clock = Clock(case.device)
@@ -167,18 +162,20 @@ def pyg_steps(graph: Graph, batch: Batch, case: Case, *, compiled: bool) -> Call
 
 
 def floor(graph: Graph, batch: Batch, case: Case, m: int) -> Callable[[], float]:
-    """Return the dense matrix products of a step of m sub-GCNs, forward and backward; on a GPU as
-    one launch.
+    """Return the dense matrix products of a step of m sub-GCNs, forward and backward.
+
+    On a GPU they are one launch.
     """
     nodes = len(batch.x)
     features = graph.num_features
     classes = graph.num_classes
-    own = case.width // m
-    joins = 2 if case.model == "graphsage" else 1  # a layer multiplies [H, ĀH]
+    width = case.width // m
+    joins = 2 if case.model == "graphsage" else 1  # a layer of GraphSAGE multiplies [H, ĀH]
     kind = torch.bfloat16 if case.precision == "bf16" else torch.float32
-    sizes = [joins * features, *[joins * own] * LAYERS], [*[own] * LAYERS, classes]
+    inner_sizes = [joins * features, *[joins * width] * LAYERS]
+    outer_sizes = [*[width] * LAYERS, classes]
     products = []
-    for layer, (inner, outer) in enumerate(zip(*sizes, strict=True)):
+    for layer, (inner, outer) in enumerate(zip(inner_sizes, outer_sizes, strict=True)):
         h = torch.randn(m, nodes, inner, device=case.device, dtype=kind)
         weight = torch.randn(m, inner, outer, device=case.device, dtype=kind)
         grad = torch.randn(m, nodes, outer, device=case.device, dtype=kind)
@@ -201,7 +198,7 @@ def floor(graph: Graph, batch: Batch, case: Case, m: int) -> Callable[[], float]
             multiply()
         replay = recorded.replay
 
-    # a recording reads them where they are, so they are kept
+    # The recording reads the tensors where they lie, so the default argument keeps them alive.
     def call(products: Any = products) -> float:
         begun = clock.mark()
         for _ in range(STEPS):
@@ -212,8 +209,9 @@ def floor(graph: Graph, batch: Batch, case: Case, m: int) -> Callable[[], float]
 
 
 def batch_of(graph: Graph) -> tuple[Batch, dict[str, float]]:
-    """Return a batch of 10 of 60 random clusters, and the milliseconds of making one and bringing
-    it to the device.
+    """Return a batch of 10 of 60 random clusters, and its facts.
+
+    They are its nodes and edges, and the milliseconds of making one and bringing it to the device.
     """
     clusters = min(60, len(graph.x) // 4)
     sampling = ClusterSampling(clusters, max(clusters // 6, 1), "random", precompute=False)
@@ -250,14 +248,9 @@ def measure_case(
     profiles = {}
     for name in ("m = 1", "fused", "PyG"):
         if name in times:
-            profiles[name] = profile(
-                contenders[name], STEPS * (m if name in RUNNERS else 1), case.device
-            )
-    parts = {
-        name: {part: sorted(values)[len(values) // 2] for part, values in own.parts.items()}
-        for name, own in rounds.items()
-        if name in times
-    }
+            steps = STEPS * (m if name in RUNNERS else 1)
+            profiles[name] = profile(contenders[name], steps, case.device)
+    parts = {name: run.medians() for name, run in rounds.items() if name in times}
     return {
         "m": m,
         "batch": facts,
@@ -270,62 +263,58 @@ def measure_case(
 
 def measure(options: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> None:
     """Measure every case; `keep` gets all that is known after each."""
-    graph = load("digits" if options.small else "synthetic:amazon2m@0.004").to(
-        torch.device(options.device)
-    )
+    graph = load("digits" if options.small else "synthetic:amazon2m@0.004")
+    graph = graph.to(torch.device(options.device))
     m = 2 if options.small else 8
-    found: dict[str, Any] = {}
+    samples = 2 if options.small else 3
+    results: dict[str, Any] = {}
     for model, width, precision, compiled in SMALL_CASES if options.small else CASES:
         case = Case(model, width, precision, options.device)
         compiled = compiled and options.compiled
-        found[str(case)] = measure_case(
-            graph, case, m, compiled=compiled, samples=2 if options.small else 3
-        )
-        keep(found)
+        results[str(case)] = measure_case(graph, case, m, compiled=compiled, samples=samples)
+        keep(results)
 
 
-def page(found: dict[str, Any]) -> str:
+def page(results: dict[str, Any]) -> str:
     """Return the tables of the cases."""
-    batch = next(iter(found.values()))["batch"]
-    text = (
-        f"Milliseconds of a step, m = {next(iter(found.values()))['m']}; the batch has "
-        f"{batch['nodes']:,} nodes and "
-    )
-    parts = [
-        f"{text}{batch['edges']:,} edges. In brackets: how much the medians of two turns differ.",
-        table(HEAD, [[name, *cells(case["times"])] for name, case in found.items()]),
+    first_case = next(iter(results.values()))
+    batch = first_case["batch"]
+    text = f"Milliseconds of a step, m = {first_case['m']}; "
+    text += f"the batch has {batch['nodes']:,} nodes and {batch['edges']:,} edges. "
+    text += "In brackets: how much the medians of two turns differ."
+    text_of_profiles = (
         "What the profiler sees of a step, the milliseconds of taking a round's slices out of Θ "
-        "and writing them back, "
-        "and of making a batch:",
-        table(
-            ("", "runner", "kernels", "GPU busy", "take", "write", "make a batch"),
-            [row for name, case in found.items() for row in rows_of_profiles(name, case)],
-        ),
-    ]
-    for name, case in found.items():
+        "and writing them back, and of making a batch:"
+    )
+    times = [[name, *cells(case["times"])] for name, case in results.items()]
+    head_of_profiles = ("", "runner", "kernels", "GPU busy", "take", "write", "make a batch")
+    profiles: list[list[str]] = []
+    for name, case in results.items():
+        profiles += rows_of_profiles(name, case)
+    parts = [text, table(HEAD, times), text_of_profiles, table(head_of_profiles, profiles)]
+    for name, case in results.items():
         if "fused" in case["profiles"]:
             parts.append(f"The longest of {name}, fused: {longest(case['profiles']['fused'])}")
-        parts += [
-            f"- {name}, {contender} failed: {error}" for contender, error in case["failed"].items()
-        ]
+        for contender, error in case["failed"].items():
+            parts.append(f"- {name}, {contender} failed: {error}")
     return "\n\n".join(parts)
 
 
 def cells(times: dict[str, Times]) -> Iterable[str]:
     """Return the cells of a row of times."""
-    for name in HEAD[1:-3]:
+    for name in CONTENDERS:
         yield cell(times.get(name))
     yield ratio(times, "fused", "floor")
     yield ratio(times, "PyG", "fused")
     yield ratio(times, "PyG", "m = 1")
 
 
-def cell(found: Times | None) -> str:
+def cell(times: Times | None) -> str:
     """Format a median with the spread of its turns."""
-    if found is None:
+    if times is None:
         return "—"
-    spread = (max(found["turns"]) - min(found["turns"])) / found["ms"]
-    return f"{number(found['ms'])} ({spread:.0%})"
+    spread = (max(times["turns"]) - min(times["turns"])) / times["ms"]
+    return f"{number(times['ms'])} ({spread:.0%})"
 
 
 def ratio(times: dict[str, Times], one: str, other: str) -> str:
@@ -339,16 +328,16 @@ def rows_of_profiles(name: str, case: dict[str, Any]) -> Iterable[list[str]]:
     """Yield a row for every profiled contender of a case."""
     for contender, seen in case["profiles"].items():
         parts = case["rounds"].get(contender, {})
-        own = [number(parts.get(part)) for part in ("take", "write")]
+        slices = [number(parts.get(part)) for part in ("take", "write")]
         kernels = number(seen["kernels_per_step"])
         made = number(case["batch"]["make_ms"])
-        yield [name, contender, kernels, f"{seen['busy_share']:.0%}", *own, made]
+        yield [name, contender, kernels, f"{seen['busy_share']:.0%}", *slices, made]
 
 
 def longest(seen: dict[str, Any]) -> str:
     """Return the kernels with the most time, in one line."""
-    total = sum(each["ms"] for each in seen["longest"])
+    total = sum(kernel["ms"] for kernel in seen["longest"])
     return "; ".join(
-        f"`{each['name'][:60]}` {each['count']}x {each['ms'] / total:.0%}"
-        for each in seen["longest"][:5]
+        f"`{kernel['name'][:60]}` {kernel['count']}x {kernel['ms'] / total:.0%}"
+        for kernel in seen["longest"][:5]
     )

@@ -1,6 +1,4 @@
-"""Milliseconds on a GPU or a CPU: events on the device, after a warm-up; and what a profiler
-sees.
-"""
+"""Milliseconds on a GPU or a CPU, and what a profiler sees."""
 
 import statistics
 import time
@@ -35,8 +33,9 @@ class Clock:
 
 
 def median_of(samples: list[list[float]]) -> Times:
-    """Return the median of all samples, and the medians of each turn: their distance says how exact
-    the first is.
+    """Return the median of all samples, and those of each turn.
+
+    The distance of the turns' medians says how exact the first one is.
     """
     return {
         "ms": statistics.median(value for turn in samples for value in turn),
@@ -59,25 +58,26 @@ def measure_in_turn(
         turns: how often all contenders are measured, one after another.
         failed: gets the error of each contender that fails; it has no times.
     """
-    found: dict[str, list[list[float]]] = {name: [] for name in contenders}
+    samples_by_name: dict[str, list[list[float]]] = {name: [] for name in contenders}
     for _ in range(turns):
         for name, call in contenders.items():
             if name in failed:
                 continue
             try:
                 call()
-                found[name].append([call() for _ in range(samples)])
-            except Exception as error:  # such as too little memory, or a layer that refuses a type
+                samples_by_name[name].append([call() for _ in range(samples)])
+            except Exception as error:
+                # There may be too little memory, or a layer may refuse a type.
                 failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-    return {name: median_of(times) for name, times in found.items() if name not in failed}
+    return {name: median_of(times) for name, times in samples_by_name.items() if name not in failed}
 
 
 def profile(call: Callable[[], Any], steps: int, device: torch.device) -> dict[str, Any]:
-    """Return what a profiler sees of a call with some steps: kernels of a step, the GPU's busy
-    share, the longest.
+    """Return what a profiler sees of a call that takes some steps.
 
-    The share is the time of all kernels divided by the time of the same call without the profiler,
-    which slows the host down. On a CPU there are operations in place of kernels.
+    It is the number of kernels of a step, the GPU's busy share, and the longest kernels. The share
+    is the time of all kernels divided by the time of the same call without the profiler, which
+    slows the host down. On a CPU there are operations in place of kernels.
     """
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
@@ -86,7 +86,7 @@ def profile(call: Callable[[], Any], steps: int, device: torch.device) -> dict[s
     clock = Clock(device)
     begun = clock.mark()
     call()
-    taken = clock.milliseconds(begun, clock.mark())
+    duration = clock.milliseconds(begun, clock.mark())
     cuda = device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     with profiler(activities=activities) as seen:
@@ -99,13 +99,13 @@ def profile(call: Callable[[], Any], steps: int, device: torch.device) -> dict[s
         if on_gpu != cuda:
             continue
         count, busy = kernels.get(event.name, (0, 0.0))
-        own = event.time_range.elapsed_us() if cuda else event.self_cpu_time_total
-        kernels[event.name] = count + 1, busy + own / 1e3
+        microseconds = event.time_range.elapsed_us() if cuda else event.self_cpu_time_total
+        kernels[event.name] = count + 1, busy + microseconds / 1e3
     longest = sorted(kernels.items(), key=lambda item: -item[1][1])[:10]
     return {
         "kernels_per_step": sum(count for count, _ in kernels.values()) / steps,
-        "busy_share": sum(busy for _, busy in kernels.values()) / taken,
-        "ms_per_step": taken / steps,
+        "busy_share": sum(busy for _, busy in kernels.values()) / duration,
+        "ms_per_step": duration / steps,
         "longest": [
             {"name": name[:90], "count": count, "ms": busy} for name, (count, busy) in longest
         ],

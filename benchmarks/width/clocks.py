@@ -1,18 +1,17 @@
-"""Scores of models of every width at equal time, on one worker and on m workers, on a graph of
-`benchmarks.width.hops`.
+"""Scores of models of every width at equal time, on one worker and on m workers.
 
     python -m benchmarks.width.clocks hops.npz --clusters 84 --time --seconds 37 74 \\
         --lr 0.005 0.01 0.02
     python -m benchmarks.width.clocks hops.npz --clusters 84 --seconds 37 --lr 0.02 --workers 4 \\
         --methods parts gist local-sgd data-parallel ensemble --widths 256
 
-`--time` measures an epoch of each width; use it with nothing beside it. A worker of width w then
-trains for as many epochs as fit into the seconds, whatever else the machine does: "ordinary" is one
-worker, "parts" are m narrow models that are joined at the end, an "ensemble" averages their
-outputs, "gist" are m sub-GCNs that are drawn anew after ζ steps, the others have one model on all
-workers. One process trains them all. The exchange between rounds is by formula: bytes that a worker
-sends, over the rate. Every learning rate is tried, and the best validation score counts. Finished
-runs stay in ``--runs``.
+The graph is one of `benchmarks.width.hops`. `--time` measures an epoch of each width; use it with
+nothing beside it. A worker of width w then trains for as many epochs as fit into the seconds,
+whatever else the machine does: "ordinary" is one worker, "parts" are m narrow models that are
+joined at the end, an "ensemble" averages their outputs, "gist" are m sub-GCNs that are drawn anew
+after ζ steps, the others have one model on all workers. One process trains them all. The exchange
+between rounds is by formula: bytes that a worker sends, over the rate. Every learning rate is
+tried, and the best validation score counts. Finished runs stay in ``--runs``.
 """
 
 import argparse
@@ -40,9 +39,8 @@ METHODS: dict[str, type[GIST]] = {
     "data-parallel": DataParallel,
 }
 WHOLE = ("local-sgd", "data-parallel")  # methods of which every worker trains the full model
-# epochs of a timed run, and the seeds of three
-TIMED = 2
-TIMINGS = (1003, 1002, 1001)
+TIMED = 2  # epochs of a timed run
+TIMINGS = (1003, 1002, 1001)  # seeds of the timed runs
 TOGETHER = 10  # clusters in a batch: random ones, so that batches differ from epoch to epoch
 LONG = 10**9  # steps of a round that ends with the run
 GIGABIT = 125e6  # bytes a second
@@ -53,21 +51,28 @@ def trained(graph: Graph, options: argparse.Namespace, run: dict[str, Any]) -> d
     method = run["method"]
     m = run["workers"]
     width = run["width"] * (1 if method in WHOLE else m)
-    gist = METHODS[method](
-        lambda widths: GCN(graph.num_features, widths, graph.num_classes, dropout=options.dropout,
-        norm="layer"),
-        (width, width), m, seed=run["seed"],
-    )  # fmt: skip
+
+    def build(widths: tuple[int, ...]) -> GCN:
+        classes = graph.num_classes
+        return GCN(graph.num_features, widths, classes, dropout=options.dropout, norm="layer")
+
+    gist = METHODS[method](build, (width, width), m, seed=run["seed"])
     clusters = options.clusters * TOGETHER
-    sampling = ClusterSampling(
-        clusters, TOGETHER, "random", batches="independent" if m > 1 else "shared"
-    )
+    batches = "independent" if m > 1 else "shared"
+    sampling = ClusterSampling(clusters, TOGETHER, "random", batches=batches)
     result = gist.fit(
-        graph, "each", sampler=sampling, inductive=True, progress=False,
-        epochs=run["epochs"], lr=run["lr"], schedule="cosine", optimizer_state="carry",
+        graph,
+        "each",
+        sampler=sampling,
+        inductive=True,
+        progress=False,
+        epochs=run["epochs"],
+        lr=run["lr"],
+        schedule="cosine",
+        optimizer_state="carry",
         evaluate_every=LONG,
         local_steps=options.local_steps if method in ("gist", "local-sgd") else LONG,
-    )  # fmt: skip
+    )
     sent = result.traffic.bytes_per_round * result.rounds
     sent += result.traffic.bytes_per_step * result.steps / m
     scores = {part: 100 * result.progress.best[part]["accuracy"] for part in ("validation", "test")}
@@ -77,18 +82,17 @@ def trained(graph: Graph, options: argparse.Namespace, run: dict[str, Any]) -> d
 def once(options: argparse.Namespace, **run: Any) -> dict[str, float]:
     """Return what a run gave; train it if it is not in the file of runs."""
     path: Path = options.runs
-    known: dict[str, dict[str, float]] = (
-        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    )
-    key = json.dumps(
-        {"graph": Path(options.graph).name, "dropout": options.dropout, **run}, sort_keys=True
-    )
-    if key not in known:
+    results: dict[str, dict[str, float]] = {}
+    if path.exists():
+        results = json.loads(path.read_text(encoding="utf-8"))
+    setting = {"graph": Path(options.graph).name, "dropout": options.dropout, **run}
+    key = json.dumps(setting, sort_keys=True)
+    if key not in results:
         options.loaded = options.loaded or load(options.graph)
-        known[key] = trained(options.loaded, options, run)
-        write_json(path, known)
-        print(key, known[key], flush=True)
-    return known[key]
+        results[key] = trained(options.loaded, options, run)
+        write_json(path, results)
+        print(key, results[key], flush=True)
+    return results[key]
 
 
 def main() -> None:
@@ -108,38 +112,27 @@ def main() -> None:
         m = 1 if method == "ordinary" else options.workers
         epochs = max(round(seconds / epoch), 1)
         setting = {"method": method, "workers": m, "width": width, "epochs": epochs, "seed": seed}
-        tried = [
-            once(options, **setting, lr=lr) | {"lr": lr, "spent": epochs * epoch}
-            for lr in options.lr
-        ]
-        rows[seconds, method, m, width, epochs].append(
-            max(tried, key=lambda run: run["validation"])
-        )
-    print(
-        table(
-            ["s", "method", "m", "width", "epochs", "lr", "test, %", "GB", "s at 1 Gbit/s"],
-            map(row, rows.items()),
-        )
-    )
+        tried = []
+        for lr in options.lr:
+            result = once(options, **setting, lr=lr)
+            tried.append({**result, "lr": lr, "spent": epochs * epoch})
+        best = max(tried, key=lambda run: run["validation"])
+        rows[seconds, method, m, width, epochs].append(best)
+    head = ["s", "method", "m", "width", "epochs", "lr", "test, %", "GB", "s at 1 Gbit/s"]
+    print(table(head, [row(setting, runs) for setting, runs in rows.items()]))
 
 
-def row(item: tuple[tuple[Any, ...], list[dict[str, Any]]]) -> list[str]:
-    """Return a row of the table: a setting and its runs with all seeds."""
-    (_, *setting), found = item
-    tests = [run["test"] for run in found]
-    sent = found[0]["bytes"]
-    scores = f"{statistics.fmean(tests):.2f}" + (
-        f" ± {statistics.stdev(tests):.2f}" if len(tests) > 1 else ""
-    )
-    rates = ", ".join(sorted({f"{run['lr']:g}" for run in found}))
-    return [
-        number(found[0]["spent"]),
-        *map(str, setting),
-        rates,
-        scores,
-        f"{sent / 1e9:.2f}",
-        number(sent / GIGABIT),
-    ]
+def row(setting: tuple[Any, ...], runs: list[dict[str, Any]]) -> list[str]:
+    """Return a row of the table: a setting, and its runs with all seeds."""
+    _, *names = setting
+    tests = [run["test"] for run in runs]
+    scores = f"{statistics.fmean(tests):.2f}"
+    if len(tests) > 1:
+        scores += f" ± {statistics.stdev(tests):.2f}"
+    rates = ", ".join(sorted({f"{run['lr']:g}" for run in runs}))
+    sent = runs[0]["bytes"]
+    cells = [number(runs[0]["spent"]), *map(str, names), rates, scores]
+    return [*cells, f"{sent / 1e9:.2f}", number(sent / GIGABIT)]
 
 
 def parse() -> argparse.Namespace:
@@ -149,17 +142,10 @@ def parse() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("graph", help="a file of benchmarks.width.hops")
-    add(
-        "--time", action="store_true", help="measure the seconds of an epoch, if nothing is trained"
-    )
-    add(
-        "--widths",
-        type=int,
-        nargs="+",
-        default=[64, 128, 256, 512, 1024],
-        metavar="W",
-        help="of a worker's model",
-    )
+    widths = [64, 128, 256, 512, 1024]
+    of_time = "measure the seconds of an epoch, if nothing is trained"
+    add("--time", action="store_true", help=of_time)
+    add("--widths", type=int, nargs="+", default=widths, metavar="W", help="of a worker's model")
     add("--seconds", type=float, nargs="*", default=[], metavar="S")
     add("--methods", nargs="+", choices=METHODS, default=["ordinary"])
     add("--workers", type=int, default=4, metavar="M", help="m; ordinary training has one")

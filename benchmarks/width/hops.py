@@ -1,12 +1,12 @@
-"""Replaces the edges of a graph by features of K hops, as SIGN does: then a GCN is a network of
-each node alone.
+"""Replaces the edges of a graph by features of K hops, as SIGN does.
 
-python -m benchmarks.width.hops places.npz places_sign.npz 2
+    python -m benchmarks.width.hops places.npz places_sign.npz 2
 
-The new features are x, Āx, ... Ā^K x, with Ā = D^(-1/2) A D^(-1/2), each scaled to unit variance.
-Nodes without a class are left out. It also prints the test scores of what needs no features: the
-most frequent class, and label propagation, where a node takes the class with the largest sum over K
-hops. Source: SIGN (Frasca et al., 2020).
+On the new graph a GCN computes the output of each node from its features alone. The new features
+are x, Āx, ... Ā^K x, with Ā = D^(-1/2) A D^(-1/2), each scaled to unit variance. Nodes without a
+class are left out. It also prints the test scores of what needs no features: the most frequent
+class, and label propagation, where a node takes the class with the largest sum over K hops. Source:
+SIGN (Frasca et al., 2020).
 """
 
 import sys
@@ -22,25 +22,23 @@ def main(graph: str, out: str, hops: str) -> None:
     source, target = read["edge_index"]
     nodes = len(read["x"])
     root = np.bincount(target, minlength=nodes).clip(1) ** -0.5
-    adj = sp.csr_matrix(
-        ((root[source] * root[target]).astype(np.float32), (target, source)), (nodes, nodes)
-    )
-    kept = read["train"] | read["val"] | read["test"]
+    weights = (root[source] * root[target]).astype(np.float32)
+    adj = sp.csr_matrix((weights, (target, source)), (nodes, nodes))
+    labelled = read["train"] | read["val"] | read["test"]
     x = read["x"]
     parts = []
     for hop in range(int(hops) + 1):
         x = adj @ x if hop else x
-        parts.append(x[kept])
+        parts.append(x[labelled])
     features = np.concatenate(parts, axis=1)
     features = (features - features.mean(axis=0)) / features.std(axis=0).clip(1e-6)
-    one = np.zeros((2, 1), np.int64)  # a graph file needs an edge: node 0 has one to itself
-    masks = {name: read[name][kept] for name in ("train", "val", "test")}
-    np.savez(out, x=features, edge_index=one, y=read["y"][kept], **masks)
+    loop = np.zeros((2, 1), np.int64)  # A graph file needs an edge: node 0 has one to itself.
+    masks = {name: read[name][labelled] for name in ("train", "val", "test")}
+    np.savez(out, x=features, edge_index=loop, y=read["y"][labelled], **masks)
     constant, propagated = without_features(adj, read, int(hops))
-    print(
-        f"{len(features)} nodes, {features.shape[1]} features; test scores without them: ", end=""
-    )
-    print(f"one class {constant:.1%}, label propagation {propagated:.1%}")
+    scores = f"one class {constant:.1%}, label propagation {propagated:.1%}"
+    sizes = f"{len(features)} nodes, {features.shape[1]} features"
+    print(f"{sizes}; test scores without them: {scores}")
 
 
 def without_features(
@@ -50,7 +48,7 @@ def without_features(
     y = read["y"]
     train = read["train"].nonzero()[0]
     test = read["test"].nonzero()[0]
-    known = sp.csr_matrix(
+    labels = sp.csr_matrix(
         (np.ones(len(train), np.float32), (train, y[train])), (len(y), y.max() + 1)
     )
     frequent = np.bincount(y[train]).argmax()
@@ -60,9 +58,11 @@ def without_features(
         votes = sp.csr_matrix((len(nodes), y.max() + 1), dtype=np.float32)
         for hop in range(hops):
             reach = reach @ adj if hop else reach
-            votes = votes + reach @ known
-        found = np.where(votes.getnnz(axis=1), np.asarray(votes.argmax(axis=1)).ravel(), frequent)
-        right += int((found == y[nodes]).sum())
+            votes = votes + reach @ labels
+        predicted = np.where(
+            votes.getnnz(axis=1), np.asarray(votes.argmax(axis=1)).ravel(), frequent
+        )
+        right += int((predicted == y[nodes]).sum())
     return float((y[test] == frequent).mean()), right / len(test)
 
 

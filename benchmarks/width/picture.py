@@ -1,8 +1,7 @@
-"""Draws the docs' picture: test accuracy against time, one worker of some widths beside four
-workers.
+"""Draws the docs' picture: test accuracy against time, with one worker and with four.
 
-    python -m benchmarks.width.picture runs/clocks.json   # runs of `benchmarks.width.clocks`
-    python -m benchmarks.width.picture                    # draws the numbers beside it again
+python -m benchmarks.width.picture runs/clocks.json   # runs of `benchmarks.width.clocks`
+python -m benchmarks.width.picture                    # draws the numbers beside it again
 """
 
 import argparse
@@ -16,6 +15,7 @@ from typing import Any
 from benchmarks.width.clocks import TIMED, TIMINGS
 
 GRAPH = "places_sign.npz"
+FIRST_SECONDS = 30  # shorter runs are not drawn
 PLACE = Path("docs/images/where-width-pays.json")  # the picture has the same name
 LINES = {  # method, workers, width: name, colour, line
     ("parts", 4, 256): ("4 workers: parts of 256", "first", "-"),
@@ -25,14 +25,9 @@ LINES = {  # method, workers, width: name, colour, line
     ("ordinary", 1, 256): ("1 worker: width 256", "ink", "-."),
     ("ordinary", 1, 128): ("1 worker: width 128", "ink", ":"),
 }
-COLOURS = {
-    "#010101": "ink",
-    "#020202": "grid",
-    "#030303": "card",
-    "#040404": "first",
-    "#050505": "second",
-}
-COLOURS["#060606"] = "third"
+# Placeholders in the picture, which become variables of the style below.
+COLOURS = {"#010101": "ink", "#020202": "grid", "#030303": "card"}
+COLOURS |= {"#040404": "first", "#050505": "second", "#060606": "third"}
 STYLE = """<style>
 svg { --ink: #24292f; --grid: #d8dee4; --card: #ffffff;
       --first: #0b6bcb; --second: #c2410c; --third: #2f7d32;
@@ -63,32 +58,36 @@ def main() -> None:
 
 
 def dots(runs: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
-    """Return method, workers, width, seconds and accuracy of every setting, with the best rate by
-    validation.
+    """Return the dots of all lines.
+
+    A dot has the method, workers, width, seconds and test accuracy of a setting, at the rate with
+    the best validation score.
     """
     times = defaultdict(list)
-    found = defaultdict(list)
+    runs_of = defaultdict(list)
     for key, run in runs.items():
-        # one entry is the file's checksum
-        setting = json.loads(key) if key.startswith("{") else {"graph": ""}
+        if not key.startswith("{"):
+            continue  # One entry of the file is its checksum.
+        setting = json.loads(key)
         if setting["graph"] != GRAPH:
             continue
         if setting["seed"] in TIMINGS:
             times[setting["width"]].append(run["seconds"] / TIMED)
         elif setting["seed"] == 0:
-            found[
+            runs_of[
                 setting["method"], setting["workers"], setting["width"], setting["epochs"]
             ].append(run)
-    return [
-        {
-            "method": method, "workers": m, "width": width,
-            "seconds": epochs * statistics.median(times[width]),
-            "accuracy": max(tried, key=lambda run: run["validation"])["test"],
-        }
-        for (method, m, width, epochs), tried in sorted(found.items())
-        # all lines begin there
-        if (method, m, width) in LINES and epochs * statistics.median(times[width]) > 30
-    ]  # fmt: skip
+    measured: list[dict[str, Any]] = []
+    for (method, m, width, epochs), tried in sorted(runs_of.items()):
+        if (method, m, width) not in LINES:
+            continue
+        seconds = epochs * statistics.median(times[width])
+        if seconds <= FIRST_SECONDS:
+            continue
+        accuracy = max(tried, key=lambda run: run["validation"])["test"]
+        dot = {"method": method, "workers": m, "width": width}
+        measured.append({**dot, "seconds": seconds, "accuracy": accuracy})
+    return measured
 
 
 def draw(measured: list[dict[str, Any]], picture: Path) -> None:
@@ -98,20 +97,17 @@ def draw(measured: list[dict[str, Any]], picture: Path) -> None:
 
     colours = {name: placeholder for placeholder, name in COLOURS.items()}
     ink, grid, card = (colours[name] for name in ("ink", "grid", "card"))
-    plt.rcParams.update(
-        {"svg.fonttype": "none", "svg.hashsalt": "gistgnn", "font.size": 12, "text.color": ink}
-    )
-    plt.rcParams.update(
-        dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink)
-    )
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gistgnn", "font.size": 12})
+    inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    plt.rcParams.update(dict.fromkeys(inked, ink))
     figure, axes = plt.subplots(figsize=(8, 4.4), facecolor=card)
     axes.set_facecolor(card)
     for line, (name, colour, style) in LINES.items():
         runs = [run for run in measured if (run["method"], run["workers"], run["width"]) == line]
-        ends = [[run[key] for run in runs] for key in ("seconds", "accuracy")]
-        axes.plot(
-            *ends, style, marker="o", markersize=6, linewidth=2, color=colours[colour], label=name
-        )
+        seconds = [run["seconds"] for run in runs]
+        accuracies = [run["accuracy"] for run in runs]
+        look = {"marker": "o", "markersize": 6, "linewidth": 2, "color": colours[colour]}
+        axes.plot(seconds, accuracies, style, **look, label=name)
     axes.set(xscale="log", xlabel="seconds of a worker's training", ylabel="test accuracy, %")
     axes.set(xlim=(31, 175), ylim=(83, 94.5))
     axes.set_xticks([37, 74, 148], ["37", "74", "148"])
@@ -120,11 +116,8 @@ def draw(measured: list[dict[str, Any]], picture: Path) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower right", facecolor=card, edgecolor=grid, fontsize=10)
-    axes.set_title(
-        "Places of GeoNames: which of 1,399 regions has a town of this name?",
-        fontsize=12,
-        loc="left",
-    )
+    title = "Places of GeoNames: which of 1,399 regions has a town of this name?"
+    axes.set_title(title, fontsize=12, loc="left")
     figure.tight_layout()
     figure.savefig(picture, format="svg", facecolor=card, metadata={"Date": None})
     text = picture.read_text()

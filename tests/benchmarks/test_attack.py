@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.attack.case import Place, fault, run
+from benchmarks.attack.case import Workspace, fault, run
 from benchmarks.attack.options import COMMANDS, actions_of
 from benchmarks.attack.process import Forked, Outcome
 from benchmarks.attack.registry import KINDS
@@ -49,12 +49,13 @@ def _sleep() -> int:
 
 
 def test_a_case_that_hangs_or_fails_is_found(tmp_path: Path) -> None:
-    place = Place(tmp_path, tmp_path, 2.0)
-    assert run(place, "sleeps", _sleep).wrong.startswith("hangs")
-    assert "KeyError: 'lost'" in run(place, "fails", lambda: dict[str, int]()["lost"]).wrong
-    assert run(place, "succeeds", lambda: 0).wrong == ""
+    workspace = Workspace(tmp_path, tmp_path, 2.0)
+    assert run(workspace, "sleeps", _sleep).wrong.startswith("hangs")
+    assert "KeyError: 'lost'" in run(workspace, "fails", lambda: dict[str, int]()["lost"]).wrong
+    assert run(workspace, "succeeds", lambda: 0).wrong == ""
     assert (
-        run(place, "succeeds", lambda: 0, lambda outcome: "it should not").wrong == "it should not"
+        run(workspace, "succeeds", lambda: 0, lambda outcome: "it should not").wrong
+        == "it should not"
     )
     process = Forked(_sleep, tmp_path)
     process.send(15)
