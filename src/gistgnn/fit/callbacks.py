@@ -27,9 +27,11 @@ MOST_UNTRAINED = 0.03  # share of the parameters
 # the last part of a run, and the share of the score that it gains, of a run that is too short
 LATE = 0.2
 RISING = 0.02
-# of a run that is too long: the part of its rounds up to the best one, and the scores after that
+# of a run that is too long: the part of its rounds up to the best one, and after that the scores
+# and the seconds of training, below which to run it again saves nothing
 EARLY = 0.5
 MANY_LATER = 5
+WORTH_SAVING = 10.0
 
 
 class Run:
@@ -312,7 +314,7 @@ class Notes:
                 progress.stopped_by,
             )  # fmt: skip
         scored = [entry for entry in progress.history if entry["validation"] is not None]
-        if not progress.stopped_early:
+        if not (progress.stopped_early or result.interrupted):
             self._note_length(progress, scored)
         note_missed_classes(progress, names)
 
@@ -336,12 +338,14 @@ class Notes:
                 )  # fmt: skip
         later = [entry for entry in scored if entry["round"] > progress.best_round]
         if len(later) >= MANY_LATER and progress.best_round <= EARLY * progress.rounds:
-            until_best = scored[-len(later) - 1]["train_seconds"]
+            seconds_after = progress.train_seconds - scored[-len(later) - 1]["train_seconds"]
+            if seconds_after < WORTH_SAVING:
+                return
             log.info(
                 "the best round was %s of %s, and those after it took %s: train for fewer epochs, "
                 "or end by patience=%d (--patience %d)",
                 f"{progress.best_round:,}", f"{progress.rounds:,}",
-                duration(progress.train_seconds - until_best), MANY_LATER, MANY_LATER,
+                duration(seconds_after), MANY_LATER, MANY_LATER,
             )  # fmt: skip
 
 
