@@ -121,8 +121,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line, and exit with status 2."""
         text = one_line(of_argparse(message))
-        if text.endswith(" is missing"):
-            text += f": {self.prog} --help says what it is"
+        if re.search(r" (is|are) missing$", text):
+            text += f": see {self.prog} --help"
         self.exit(BAD_INPUT, f"gistgnn: error: {text}\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
@@ -189,7 +189,7 @@ class Parser(argparse.ArgumentParser):
         return text
 
     def _short_help(self, hidden: int) -> str:
-        """Return a help of one screen: up to two lines for each of the most used options."""
+        """Return a help of one screen: the most used options, with short lists of choices."""
         shown = [option for option in self.options if self._is_common(option)]
         lines = [
             *self.format_usage().splitlines(),
@@ -217,7 +217,7 @@ class _HelpAll(argparse.Action):
 
 
 def _short_lines(option: argparse.Action) -> list[str]:
-    """Return an option with what it is for, in at most two lines of a screen."""
+    """Return an option with what it is for, as lines of a screen."""
     value = option.metavar if isinstance(option.metavar, str) else option.dest.upper()
     text = (option.help or "").replace("%%", "%")
     choices = ", ".join(map(str, option.choices or ()))
@@ -225,16 +225,16 @@ def _short_lines(option: argparse.Action) -> list[str]:
         choices = value.strip("{}").replace(",", ", ")
     if choices:
         value = "NAME"
-        default = text[text.rfind(" (default: ") :] if " (default: " in text else ""
-        text = choices + default
+        default = re.search(r" \(default: [^:;]*", text)  # without what it means
+        text = choices + (f"{default[0].rstrip(')')})" if default else "")
     if option.nargs in ("+", "*"):
         value += " ..."
     name = ", ".join(option.option_strings)
     if option.nargs != 0:
         name = f"{name} {value}".strip()
-    wrapped = textwrap.wrap(text, _SCREEN - _SHORT_COLUMN, max_lines=2, placeholder=" ...")
-    first, *more = wrapped or [""]
-    return [f"  {name:<{_SHORT_COLUMN - 2}}{first}", *(" " * _SHORT_COLUMN + line for line in more)]
+    lines = textwrap.wrap(text, _SCREEN - _SHORT_COLUMN) or [""]
+    indent = " " * _SHORT_COLUMN
+    return [f"  {name:<{_SHORT_COLUMN - 2}}{lines[0]}", *(indent + line for line in lines[1:])]
 
 
 def _in_home(value: Any) -> Any:
@@ -434,12 +434,19 @@ def within(
 
 def integer(least: int = 1, most: int = MOST) -> Callable[[str], Any]:
     """Return a function that reads an integer from `least` to `most`."""
-    return within(int, least, most, f"an integer from {least} to {most}")
+    return within(int, least, most, f"an integer from {least} to {most:,}")
 
 
 count = integer()
 seed = integer(0, LARGEST_SEED)
 thousand = integer(1, 1000)  # of runs that differ in their seed, or processes
+
+
+def device(text: str) -> str:
+    """Read the name of a device; whether it is there is known when torch is imported."""
+    if re.fullmatch(r"auto|(cpu|cuda|mps|xpu)(:\d+)?", text):
+        return text
+    raise argparse.ArgumentTypeError(f"is '{text}', expected auto, cpu, cuda or cuda:N")
 
 
 def memory_size(text: str) -> int:
@@ -499,7 +506,12 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--data-root": dict(
         metavar="DIR", help="where named data sets are, or go (default: $GISTGNN_DATA, or data)"
     ),
-    "--device": dict(default="auto", help="auto, cpu, cuda or cuda:N (default: auto)"),
+    "--device": dict(
+        type=device,
+        default="auto",
+        metavar="DEVICE",
+        help="auto, cpu, cuda or cuda:N (default: auto)",
+    ),
     "--json": dict(action="store_true", help="print JSON alone on standard output"),
     "--memory": dict(
         type=memory_size,

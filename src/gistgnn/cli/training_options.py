@@ -55,7 +55,7 @@ def known_model(text: str) -> str:
 
 # Where the command line differs from the field, or chooses the value unless it is given.
 _CHOSEN: dict[str, dict[str, Any]] = {
-    "epochs": dict(help="fractions too", shown=f"{EPOCHS} for each sub-GCN"),
+    "epochs": dict(help="passes over the graph, fractions too", shown=f"{EPOCHS} for each sub-GCN"),
     "local_steps": dict(
         shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"
     ),
@@ -64,7 +64,11 @@ _CHOSEN: dict[str, dict[str, Any]] = {
     "norm": dict(
         default=None, shown="layer for graphsage and gin, and for gcn with m > 1; else none"
     ),
-    "sub_gcns": dict(default=None, shown=f"so that they are {WIDE} wide, up to {MOST_SUB_GCNS}"),
+    "sub_gcns": dict(
+        help="m, the number of sub-GCNs; 1: no GIST",
+        default=None,
+        shown=f"so that they are {WIDE} wide, up to {MOST_SUB_GCNS}",
+    ),
     "name": dict(flag="--model", dest="model", type=known_model),
     "args": dict(
         flag="--model-args", dest="model_args", type=options.keyword, nargs="+", shown=None
