@@ -72,7 +72,7 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
     """Return the runs in folders, at any depth, the oldest result first; those without a result
     come last.
     """
-    # What is not known is None. The state is "finished", "interrupted", "diverged", "unfinished" or
+    # What is not facts is None. The state is "finished", "interrupted", "diverged", "unfinished" or
     # "unreadable".
     from gistgnn.runs.run_folder import CHECKPOINTS
     from gistgnn.storage.checkpoints import Checkpoints
@@ -84,18 +84,18 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
     listed = []
     for place in sorted(places):
         if (place / RESULT).exists():
-            known = _finished(place)
+            facts = _finished(place)
         else:
             state = Checkpoints(place / CHECKPOINTS).newest_state(Saved) or Saved()
-            known = {
+            facts = {
                 "state": "unfinished",
                 "rounds": state.rounds,
                 "train_seconds": state.train_seconds,
             }
             for entry in state.history:
                 if entry["round"] == state.scores.best_round:
-                    known |= {"test": entry["test"], "validation": entry["validation"]}
-        listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **known})
+                    facts |= {"test": entry["test"], "validation": entry["validation"]}
+        listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **facts})
     return sorted(
         listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"])
     )

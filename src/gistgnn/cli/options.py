@@ -48,6 +48,7 @@ MOST_USED = (
 )  # fmt: skip
 
 
+HELP_ALL = "--help-all"
 _SCREEN = 79  # columns
 _SHORT_COLUMN = 31  # where the help of an option begins on a screen
 
@@ -95,9 +96,9 @@ class Parser(argparse.ArgumentParser):
         formatter = partial(argparse.HelpFormatter, max_help_position=28)
         super().__init__(allow_abbrev=False, formatter_class=formatter, **settings)
         if common:
-            self.common |= {"--help", "--help-all", "--quiet", "--verbose"}
+            self.common |= {"--help", HELP_ALL, "--quiet", "--verbose"}
             text = "show all options"
-            self.add_argument("--help-all", action=_HelpAll, nargs=0, default=SUPPRESS, help=text)
+            self.add_argument(HELP_ALL, action="store_true", default=SUPPRESS, help=text)
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
         return self.groups[0].add_argument(*names, **settings)
@@ -130,6 +131,10 @@ class Parser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else [*args]
         if self.commands is not None:
             self._require_command(words)
+        if self.common and HELP_ALL in words:
+            self.common = set()
+            self.print_help()
+            self.exit()
         values, unknown = super().parse_known_args(words, namespace)
         if unknown:
             self._refuse(next((word for word in unknown if word.startswith("-")), unknown[0]))
@@ -152,31 +157,30 @@ class Parser(argparse.ArgumentParser):
         name = word.partition("=")[0]
         setting = name.lstrip("-").replace("-", "_")
         hint = did_you_mean(
-            name, [known for option in self.options for known in option.option_strings]
+            name, [word for option in self.options for word in option.option_strings]
         )
         if setting in self.settings:
             hint = f": give --set {setting}=VALUE"
         if not name.startswith("-"):
             self.error(f"'{word}' is one argument too many: {self.prog} --help shows its options")
-        shows = "--help-all" if self.common else "--help"
+        shows = HELP_ALL if self.common else "--help"
         self.error(
             f"{name} is no option of {self.prog}{hint or f': {self.prog} {shows} lists them'}"
         )
 
     def _require_command(self, words: Sequence[str]) -> None:
         """Refuse a command that does not exist; no option before the command takes a value."""
-        known = list(self.commands.choices)
+        names = list(self.commands.choices)
         name = next((word for word in words if not word.startswith("-")), None)
-        if name is not None and name not in known:
+        if name is not None and name not in names:
             kind = self.commands.metavar.lower()
             self.error(
-                f"'{name}' is no {kind}, expected one of {', '.join(known)}"
-                f"{did_you_mean(name, known)}"
+                f"'{name}' is no {kind}, expected one of {', '.join(names)}"
+                f"{did_you_mean(name, names)}"
             )
 
     def format_help(self) -> str:
-        named = [option for option in self.options if option.option_strings]
-        hidden = [option for option in named if self.common.isdisjoint(option.option_strings)]
+        hidden = [option for option in self.options if not self._is_common(option)]
         if self.common and hidden:
             text = self._short_help(len(hidden))
         else:
@@ -204,16 +208,6 @@ class Parser(argparse.ArgumentParser):
 
     def _is_common(self, option: argparse.Action) -> bool:
         return not option.option_strings or not self.common.isdisjoint(option.option_strings)
-
-
-class _HelpAll(argparse.Action):
-    """Prints the help with all options."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        assert isinstance(parser, Parser)
-        parser.common = set()
-        parser.print_help()
-        parser.exit()
 
 
 def _short_lines(option: argparse.Action) -> list[str]:
@@ -288,18 +282,20 @@ def add_fields(
     # `shown`, the default in the help. See `gistgnn.utils.checks`.
     hints = setting_types(settings if isinstance(settings, type) else type(settings))
     for name in names:
-        given = {
+        arguments = {
             "default": getattr(settings, name, None),
             **_arguments(hints[name]),
             **special.get(name, {}),
         }
-        shown = given.pop("shown", given["default"])
+        shown = arguments.pop("shown", arguments["default"])
         if isinstance(shown, float):
             shown = f"{shown:g}"
         note = "" if shown is None or shown is False else f" (default: {shown})"
-        given["help"] = f"{given['help']}{note}".strip().replace("%", "%%")
+        arguments["help"] = f"{arguments['help']}{note}".strip().replace("%", "%%")
         options.add_argument(
-            given.pop("flag", f"--{name.replace('_', '-')}"), dest=given.pop("dest", name), **given
+            arguments.pop("flag", f"--{name.replace('_', '-')}"),
+            dest=arguments.pop("dest", name),
+            **arguments,
         )
 
 
@@ -308,20 +304,20 @@ def _arguments(hint: Any) -> dict[str, Any]:
     meta = meta_of(hint)
     types = types_of(hint)
     first = types[0]
-    given: dict[str, Any] = {"help": meta.description or ""}
+    arguments: dict[str, Any] = {"help": meta.description or ""}
     if isinstance(first, inspect.BoolType):
         may_be_none = len(types) > 1
-        given["action"] = argparse.BooleanOptionalAction if may_be_none else "store_true"
-        return given
+        arguments["action"] = argparse.BooleanOptionalAction if may_be_none else "store_true"
+        return arguments
     if choices := choices_of(hint):
-        return {**given, "choices": list(choices)}
-    given["metavar"] = (meta.extra or {}).get("metavar")
+        return {**arguments, "choices": list(choices)}
+    arguments["metavar"] = (meta.extra or {}).get("metavar")
     if isinstance(first, inspect.VarTupleType):
-        return {**given, "nargs": "+", "type": int}
+        return {**arguments, "nargs": "+", "type": int}
     if isinstance(first, inspect.IntType):
         words = words_of(types)
-        return {**given, "type": partial(_word_or_integer, words) if words else int}
-    return {**given, "type": float} if isinstance(first, inspect.FloatType) else given
+        return {**arguments, "type": partial(_word_or_integer, words) if words else int}
+    return {**arguments, "type": float} if isinstance(first, inspect.FloatType) else arguments
 
 
 def _word_or_integer(words: tuple[str, ...], text: str) -> int | str:
@@ -537,9 +533,9 @@ RANKS = ("--timeout", "--grace")
 def add_shared(options: Parser | Group, *names: str, **changes: Any) -> None:
     """Add options that several commands have; `changes` are other arguments of `add_argument`."""
     for name in names:
-        given = {**_SHARED[name], **changes}
+        arguments = {**_SHARED[name], **changes}
         if name == "--data-root":
-            given["default"] = data_root()
+            arguments["default"] = data_root()
         elif changes:
-            given["help"] += f" (default: {changes['default']})"
-        options.add_argument(name, **given)
+            arguments["help"] += f" (default: {changes['default']})"
+        options.add_argument(name, **arguments)

@@ -47,9 +47,9 @@ def known_model(text: str) -> str:
     """Read the name of a model: one of ours, or a function of the user's own."""
     if text in MODELS or ":" in text:
         return text
-    known = ", ".join(MODELS)
+    names = ", ".join(MODELS)
     raise argparse.ArgumentTypeError(
-        f"is '{text}', expected {known}, or file.py:function{did_you_mean(text, MODELS)}"
+        f"is '{text}', expected {names}, or file.py:function{did_you_mean(text, MODELS)}"
     )
 
 
@@ -133,8 +133,8 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     )
     text += "the whole graph up to 2,000 nodes, clusters above)"
     batches.add_argument("--sampler", choices=(FULL, *SAMPLERS), default=AUTO, help=text)
-    for name, given in _SAMPLING.items():
-        batches.add_argument(f"--{name.replace('_', '-')}", **{"type": int, **given})
+    for name, arguments in _SAMPLING.items():
+        batches.add_argument(f"--{name.replace('_', '-')}", **{"type": int, **arguments})
     add(batches, RunConfig, "inductive", "standardise")
     # A comparison has scores that all its runs share.
     losses = ("loss", "class_weights", *(() if several else ("metric",)))
@@ -217,8 +217,8 @@ def config_from_args(
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import choose_device
 
-    if args.standardise is None and (known := find(args.dataset)):
-        config["standardise"] = known.standardise
+    if args.standardise is None and (info := find(args.dataset)):
+        config["standardise"] = info.standardise
     config["device"] = choose_device(args.device)
     log.debug("device: %s", config["device"])
     config["sampler"] = _sampler(args, further["sampler"])
@@ -235,8 +235,8 @@ def sizes_of(args: argparse.Namespace) -> "GraphSizes":
     from gistgnn.graphs import GraphSizes, find
     from gistgnn.utils.console import spinner
 
-    if known := find(args.dataset):
-        return known
+    if info := find(args.dataset):
+        return info
     with spinner(f"reading {args.dataset}", shown=leads()):
         args.graph = graph_of(args)
     return GraphSizes.of_graph(args.graph)
@@ -246,8 +246,8 @@ def graph_of(args: argparse.Namespace) -> "Graph":
     """Read the graph, unless `sizes_of` has."""
     from gistgnn.graphs import load
 
-    there: Graph | None = vars(args).pop("graph", None)
-    return there or load(args.dataset, args.data_root)
+    graph: Graph | None = vars(args).pop("graph", None)
+    return graph or load(args.dataset, args.data_root)
 
 
 def _training(args: argparse.Namespace, further: dict[str, Any]) -> Training:

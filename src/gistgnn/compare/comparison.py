@@ -419,9 +419,9 @@ def _notes_on(records: Mapping[Path, Record]) -> list[str]:
             notes.append(f"{folder} was interrupted: its scores and times are those so far.")
         if record.diverged is not None:
             notes.append(f"{folder} diverged: {record.diverged}.")
-    first, *others = records
+    first, *later = records
     digests = {folder: record.fingerprint.get("graph", {}) for folder, record in records.items()}
-    for folder in others:
+    for folder in later:
         parts = digests[first] | digests[folder]
         differing = [
             part for part in parts if digests[first].get(part) != digests[folder].get(part)
