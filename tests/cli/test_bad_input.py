@@ -38,7 +38,8 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--momentum 0.9": "--momentum is no option of gistgnn train: give --set momentum=VALUE",
     "--set momentum=0.9": "momentum is 0.9, but the optimizer is adam: use sgd",
     "--evaluate-every often": "--evaluate-every is 'often', expected an integer >= 1 or auto",
-    f"--checkpoint-every {HUGE}": "expected an integer from 1 to 1000000000",
+    f"--checkpoint-every {HUGE}": "expected an integer from 1 to 1,000,000,000",
+    "--device gpu": "--device is 'gpu', expected auto, cpu, cuda or cuda:N",
     f"--device cuda:{HUGE}": "expected cpu, cuda or cuda:N",
     "--set partition_dims=3": "d_3 cannot be partitioned",
     "--store memory --set store_precision=bf16": "bf16, but the store is memory: use disk",
@@ -88,7 +89,7 @@ OTHERS = {  # other commands
     "": "COMMAND is missing, expected one of train, compare, ",
     "trian": "theory: did you mean train?",
     "zzz": "'zzz' is no command, expected one of train, compare, ",
-    "reproduce": "EXPERIMENT is missing: gistgnn reproduce --help",
+    "reproduce": "EXPERIMENT is missing: see gistgnn reproduce --help",
     "reproduce tabel1": "theory: did you mean table1?",
     "evaluate run --devise cpu": "of gistgnn evaluate: did you mean --device?",
     "--verison": "--verison is no option of gistgnn: did you mean --version?",
@@ -115,9 +116,10 @@ OTHERS = {  # other commands
     "partition --dataset digits --clusters 4 --out made": "make one with `gistgnn convert digits "
     "FOLDER`",
     "convert coraa made": "is neither a data set nor a file (did you mean cora?)",
-    "theory check": "GRAPH is missing: gistgnn theory check --help",
+    "theory check": "GRAPH is missing: see gistgnn theory check --help",
+    "convert": "SOURCE, DEST are missing: see gistgnn convert --help",
     "theory check complete:2": "complete:2 is not a graph, expected complete:N with N an integer "
-    "from 3 to 5000",
+    "from 3 to 5,000",
     "theory check karate --nodes 5": "give no nodes",
     "theory check karate --width=--": "--width has no value, but --",
     "theory check karate --step-size 99": "--step-size is 99, expected one above 0 and below 2 / "

@@ -95,7 +95,12 @@ def test_entries_of_a_toml_file_are_options_and_settings(tmp_path: Path) -> None
         ("a.toml", "overwrite = 'no'", "overwrite is 'no', expected true or false"),
         ("a.toml", "set = ['momentum=0.9']", "'set' is no option"),
         ("a.toml", 'config = "b.toml"', "'config' is no option"),
-        ("a.json", "{}", "a.json cannot be read"),
+        ("a.toml", "[model]\nname = 'gcn'", "model is a table"),
+        ("a.json", "{", "a.json cannot be read"),
+        ("a.json", "{}", "a.json is not the record of a run"),
+        ("a.json", "[3]", "a.json is not the record of a run"),
+        ("a.json", '{"config": {"model": "gcn"}}', "a.json is not the record of a run"),
+        ("a.json", '{"config": {"model": {}}}', "a.json is not the record of a run"),
         ("a.json", '{"config": {"model": {"own": true}}}', "a run from Python"),
         ("none.toml", None, "none.toml cannot be read"),
     ],
@@ -109,4 +114,5 @@ def test_a_wrong_file_is_refused_in_a_line(
     assert run("train", "--config", str(path)) == 2
     message = capsys.readouterr().err
     assert told in message
+    assert "KeyError" not in message
     assert message.count("\n") == 1

@@ -244,6 +244,7 @@ def test_help_fits_on_a_screen(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 40
     assert all(len(line) <= 80 for line in lines)
+    assert not any(line.endswith(" ...") for line in lines[1:]), "no help is cut"
 
 
 def completed(script: Path, *words: str) -> set[str]:

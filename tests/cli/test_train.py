@@ -135,6 +135,12 @@ def test_a_forgotten_dataset_is_named_at_the_start_and_beside_the_result(
     assert "no --dataset" in cli("plan", "--hidden", 8, "--no-measure").stdout
     compare = ("compare", "--hidden", 8, "--epochs", 1, "--sub-gcns", 2, "--out", "compared")
     assert "no --dataset" in cli(*compare).stderr
+    cut = ("partition", "--clusters", 8, "--method", "random")
+    assert "no --dataset" in cli(*cut).stderr
+    assert "no --dataset" not in cli(*cut, "--dataset", "digits").stderr
+    refusal = cli(*cut[:3], "--out", "cut")
+    assert (refusal.returncode, list(tmp_path.glob("cut*"))) == (2, [])
+    assert "--dataset is missing" in refusal.stderr
 
 
 def test_one_note_says_what_usually_scores_higher_than_gist(cli: Cli, own_graph: Path) -> None:

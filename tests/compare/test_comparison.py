@@ -118,6 +118,28 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()} == kept
 
 
+@pytest.mark.parametrize("norm", [(), ("--norm", "batch")])
+def test_every_row_is_the_run_that_train_makes_of_the_same_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], norm: tuple[str, ...]
+) -> None:
+    """A GCN has a norm at m > 1 alone, so the rows are of two models, unless --norm is given."""
+    options = ("--hidden", 16, "--epochs", 4, "--local-steps", 2, *norm, "--json")
+    out = tmp_path / "comparison"
+    assert run("compare", *options, "--sub-gcns", 2, "--out", out) == 0
+    comparison = json.loads(capsys.readouterr().out)
+    norms = []
+    for row in comparison["rows"]:
+        trained = tmp_path / f"m{row['sub_gcns']}"
+        assert run("train", *options, "--sub-gcns", row["sub_gcns"], "--out", trained) == 0
+        record = json.loads(capsys.readouterr().out)
+        assert row["score"] == [pytest.approx(100 * record["test"]["accuracy"], abs=1e-12)]
+        norms.append(record["config"]["model"]["norm"])
+        named = f"norm {norms[-1]}" in row["name"]
+        assert named == (not norm), "the norm is named where the rows have several"
+    assert any("--norm" in note for note in comparison["notes"]) == (not norm)
+    assert (norms[0] == norms[1]) == bool(norm)
+
+
 def test_it_ends_with_its_runs_and_resumes(tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = (

@@ -73,10 +73,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     record = json.loads((out / "comparison.json").read_text())
     names = [row["name"] for row in record["rows"]]
     assert names[0].startswith("one device, ")
-    assert names[-1] == "a budget"
+    assert names[-1] == "a budget, norm none"
     assert len(names) == 3
     for row, curve in zip(record["rows"][:-1], record["curves"], strict=False):
-        epochs = float(row["detail"].removesuffix(" epochs"))
+        norm, _, epochs_of_row = row["detail"].partition(", ")
+        assert norm.startswith("norm "), "a GCN has one at m > 1 alone"
+        epochs = float(epochs_of_row.removesuffix(" epochs"))
         assert curve["epoch"][-1] == pytest.approx(epochs), "the schedule ends with the run"
         assert curve["seconds"] == sorted(curve["seconds"])
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}

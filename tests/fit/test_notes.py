@@ -6,6 +6,7 @@ import pytest
 
 from gistgnn import GIST, Callback
 from gistgnn.fit.callbacks import Run
+from gistgnn.fit.fit import Fit
 from gistgnn.training.metric import Metric
 from tests.helpers.fitting import GRAPH, gcn
 from tests.helpers.logs import logged
@@ -35,23 +36,50 @@ def test_a_run_that_is_stopped_says_what_it_has_not_trained(after: int, said: bo
 
 
 class Rounds(Callback):
-    """Counts the rounds that are over."""
+    """Counts the rounds that are over, and interrupts a run after one of them."""
 
     over = 0
 
+    def __init__(self, interrupt_after: int | None = None) -> None:
+        self.interrupt_after = interrupt_after
+
     def on_round_end(self, run: Run, loss: float) -> None:
         self.over = run.round
+        if self.over == self.interrupt_after:
+            run.interrupt()
 
 
 @pytest.mark.parametrize(
-    ("best_round", "patience", "said"),
-    [(2, None, True), (10, None, True), (11, None, False), (20, None, False), (2, 5, False)],
+    ("best_round", "patience", "round_seconds", "interrupt_after", "said"),
+    [
+        (2, None, 2.0, None, True),
+        (10, None, 2.0, None, True),
+        (11, None, 2.0, None, False),
+        (20, None, 2.0, None, False),
+        (2, 5, 2.0, None, False),
+        (2, None, 0.01, None, False),  # to end such a run earlier saves nothing
+        (2, None, 0.6, None, True),
+        (10, None, 0.6, None, False),
+        (2, None, 2.0, 19, False),  # the user has ended it
+    ],
 )
 def test_a_run_whose_best_round_is_long_over_says_so(
-    best_round: int, patience: int | None, said: bool
+    monkeypatch: pytest.MonkeyPatch,
+    best_round: int,
+    patience: int | None,
+    round_seconds: float,
+    interrupt_after: int | None,
+    said: bool,
 ) -> None:
-    """By a metric that is best after one round."""
-    rounds = Rounds()
+    """By a metric that is best after one round, and a clock that a round moves on by a time."""
+    rounds = Rounds(interrupt_after)
+    record = Fit.after_round
+
+    def after_round(run: Fit, loss: float) -> None:
+        run.progress.train_seconds = run.progress.rounds * round_seconds
+        record(run, loss)
+
+    monkeypatch.setattr(Fit, "after_round", after_round)
     with logged() as notes:
         result = GIST(gcn(), (8, 8), 1).fit(
             GRAPH,

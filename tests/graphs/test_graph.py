@@ -75,7 +75,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"y": put(MULTI, (1, 2), math.nan)},
         "y[1] is not finite, but train holds node 1: take it out of train",
     ),
-    ({"num_classes": 10**6}, "num_classes is 1000000, expected an integer from 2 to 10000"),
+    ({"num_classes": 10**6}, "num_classes is 1000000, expected an integer from 2 to 10,000"),
     ({"y": MULTI, "num_classes": 4}, "y has 3 columns and num_classes is 4"),
     (
         {"edge_index": torch.zeros(5, 2, dtype=torch.long)},

@@ -169,7 +169,7 @@ MEMBERS: list[tuple[str, Any, str]] = [
     ("num_classes", np.array(b"3"), "num_classes is b'3'"),
     ("num_classes", np.array([3.5]), "num_classes is 3.5, expected an integer"),
     ("num_classes", np.array(2**62), f"num_classes is {2**62}, expected an integer from 2 to "
-                                     "10000"),
+                                     "10,000"),
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import gistgnn.nn
+from gistgnn import InputError
 from gistgnn.utils import checks
 from gistgnn.utils.lazy import Registry
 from gistgnn.utils.random_streams import check_seed
@@ -25,7 +26,7 @@ REFUSED: list[tuple[Any, tuple[Any, ...], str]] = [
     (
         checks.check_count,
         ("epochs", checks.MOST + 1),
-        "epochs is 1000000001, expected an integer from 1 to 1000000000",
+        "epochs is 1000000001, expected an integer from 1 to 1,000,000,000",
     ),
     (checks.check_name, ("name", "a" * 256), "name has 256 characters, expected at most 255: 'aaa"),
     (checks.check_flag, ("progress", 1), "progress is 1, expected True or False"),
@@ -46,6 +47,23 @@ def test_what_is_refused_and_what_is_not() -> None:
     checks.check_flag("progress", True)
     checks.check_kind("folder", None, str, "a path", none=True)
     checks.check_callable("stop", len, "a function")
+
+
+@pytest.mark.parametrize("exponent", range(1, 19))
+def test_the_ends_of_ranges_are_for_people(exponent: int) -> None:
+    """Every digit stands there, with a comma before every third one, as Python reads it again."""
+    most = 10**exponent
+    with pytest.raises(InputError) as of_count:
+        checks.check_count("epochs", most + 1, most=most)
+    with pytest.raises(InputError) as of_number:
+        checks.check_number("epochs", 2.0 * most, below=float(most))
+    for refusal in (of_count, of_number):
+        limit = str(refusal.value).split()[-1]
+        assert int(limit.replace(",", "")) == most
+        assert [len(digits) for digits in limit.split(",")[1:]] == [3] * (exponent // 3)
+    for below, text in ((0.5, "0.5"), (1e30, "1e30")):
+        with refused(f"lr is -1, expected a number >= 0 and < {text}"):
+            checks.check_number("lr", -1, below=below)
 
 
 def test_names_are_imported_at_their_first_use() -> None:

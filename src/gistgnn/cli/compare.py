@@ -69,8 +69,7 @@ def add_parser(commands: Any) -> None:
             option.help = f"of every run (default: {defaults[option.dest]:g})"
         if option.dest == "budget":
             option.help = (
-                "in place of epochs: every run trains as long, such as 30s; one more row is "
-                "`gistgnn train --budget`"
+                "of training for every run, such as 30s; one more row is `gistgnn train --budget`"
             )
 
 
@@ -103,13 +102,21 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
         # which `auto` takes for workers with batches of their own: the same for all rows
         args.sampler = "clusters"
     base = given.config_from_args(args, 1, title=given.title_of(args))
-    from gistgnn.compare.comparison import compare, runs_of, table_record, training_record
-    from gistgnn.compare.equal_time import epochs_of, runs_within
+    from gistgnn.compare.comparison import (
+        compare,
+        details_of_rows,
+        runs_of,
+        table_record,
+        training_record,
+    )
+    from gistgnn.compare.equal_time import runs_within
     from gistgnn.compare.many_runs import RunStore, with_seeds
     from gistgnn.estimate import Resources, require_room
     from gistgnn.utils.console import spinner
 
-    runs = runs_of(base, args.methods, args.sub_gcns or SUB_GCNS)
+    runs = runs_of(
+        lambda m: given.config_from_args(args, m), args.methods, args.sub_gcns or SUB_GCNS
+    )
     store = RunStore(args.out / "runs", args.data_root)
     with spinner(f"reading {base.dataset}", shown=True):
         here = Resources.here(base.device, args.out, args.memory)
@@ -122,10 +129,9 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
                 require_room(run, sizes, here, ["memory"])
     if missing := given.without_dataset(args):
         log.warning("%s", missing)
-    details = [""] * len(runs)
     if seconds is not None:
         runs = runs_within(store, runs, seconds)
-        details = [epochs_of(run) for run in runs]
+    details = details_of_rows(runs)
     rows, records = compare(store, runs, args.seeds, "comparing", details)
     for record in (record for group in records for record in group if record.diverged is not None):
         config = record.config
@@ -133,7 +139,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     title = f"{base.model.name} on {records[0][0].graph.name}"
     if seconds is not None:
         title += f", {duration(seconds)} of training each"
-    return {**table_record(title, rows, records), **training_record(base, args.seeds, seconds)}
+    return {**table_record(title, rows, records), **training_record(runs, args.seeds, seconds)}
 
 
 def _write(record: dict[str, Any], args: argparse.Namespace) -> int:

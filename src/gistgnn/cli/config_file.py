@@ -64,8 +64,20 @@ def read_config_file(path: Path) -> dict[str, Any]:
     with reading(path, advice):
         text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".json":
-            return settings_of_run(json.loads(text), path)
+            record = json.loads(text)
+            try:
+                return settings_of_run(record, path)
+            except InputError:
+                raise
+            except (AttributeError, KeyError, TypeError, ValueError):  # other JSON
+                raise InputError(f"{path} is not the record of a run; {advice}") from None
         entries = tomllib.loads(text)
+    for name, value in entries.items():
+        if isinstance(value, dict):
+            raise InputError(
+                f"{path}: {name} is a table, and options have values: write the options of "
+                f"[{name}] at the top of the file"
+            )
     return {name.replace("-", "_"): value for name, value in entries.items()}
 
 

@@ -3,13 +3,17 @@ into clusters.
 """
 
 import argparse
+import logging
 import time
 from pathlib import Path
 from statistics import median_low
 from typing import Any
 
 from gistgnn.cli import options
+from gistgnn.cli.training_options import DIGITS, without_dataset
 from gistgnn.errors import InputError, printable
+
+log = logging.getLogger(__name__)
 
 
 def add_parser(commands: Any) -> None:
@@ -60,7 +64,7 @@ def add_parser(commands: Any) -> None:
         "gistgnn partition --dataset papers --clusters 4000 --out cut --memory 4",
     )  # fmt: skip
     add = parser.add_argument
-    options.add_data_options(parser, default="digits")
+    options.add_data_options(parser, default=DIGITS)
     add(
         "--clusters",
         type=int,
@@ -96,8 +100,15 @@ def _convert(args: argparse.Namespace) -> int:
     from gistgnn.utils.process_memory import peak_memory_bytes
 
     start = time.perf_counter()
-    how = {"nodes": args.nodes, "undirected": args.undirected, "memory": args.memory}
-    manifest = convert(args.source, args.folder, **how, data_root=args.data_root, progress=True)
+    manifest = convert(
+        args.source,
+        args.folder,
+        nodes=args.nodes,
+        undirected=args.undirected,
+        memory=args.memory,
+        data_root=args.data_root,
+        progress=True,
+    )
     seconds = time.perf_counter() - start
     peak = peak_memory_bytes(torch.device("cpu"))
     note_doubts(load(args.folder))
@@ -122,7 +133,11 @@ def _convert(args: argparse.Namespace) -> int:
 
 def _partition(args: argparse.Namespace) -> int:
     start = time.perf_counter()
-    facts, more = _cut_folder(args) if args.out else _cut_in_memory(args)
+    if missing := without_dataset(args):
+        if args.out:
+            raise InputError("dataset is missing: give the folder of `gistgnn convert` to cut")
+        log.warning("%s", missing)
+    facts, further_lines = _cut_folder(args) if args.out else _cut_in_memory(args)
     facts["seconds"] = time.perf_counter() - start
     if args.json:
         return options.print_json(facts)
@@ -132,7 +147,7 @@ def _partition(args: argparse.Namespace) -> int:
     lines = {
         "nodes in a cluster": f"{sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}"
     }
-    lines |= {"edges inside clusters": f"{facts['edges_inside']:.1%}", **more}
+    lines |= {"edges inside clusters": f"{facts['edges_inside']:.1%}", **further_lines}
     for name, value in lines.items():
         print(f"{name:>25}  {value}")
     return 0
@@ -191,8 +206,15 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
         raise InputError(
             f"--out is for a graph folder: make one with `gistgnn convert {args.dataset} FOLDER`"
         )
-    how = {"method": args.method or "auto", "memory": args.memory, "seed": args.seed}
-    made = partition_folder(args.dataset, args.out, args.clusters, **how, progress=True)
+    made = partition_folder(
+        args.dataset,
+        args.out,
+        args.clusters,
+        method=args.method or "auto",
+        memory=args.memory,
+        seed=args.seed,
+        progress=True,
+    )
     manifest = made.manifest
     peak = peak_memory_bytes(torch.device("cpu"))
     facts = {
@@ -214,8 +236,8 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
 
 
 def _sizes(sizes: Any) -> dict[str, Any]:
-    every = sizes.tolist()
+    nodes = sizes.tolist()
     return {
-        "clusters": len(every),
-        "sizes": {"min": min(every), "median": median_low(every), "max": max(every)},
+        "clusters": len(nodes),
+        "sizes": {"min": min(nodes), "median": median_low(nodes), "max": max(nodes)},
     }

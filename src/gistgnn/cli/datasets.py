@@ -53,9 +53,9 @@ def _run(args: argparse.Namespace) -> int:
     from gistgnn.graphs.folder import Manifest, verify
     from gistgnn.utils.console import spinner
 
-    known = find(args.dataset) if args.dataset else None
+    info = find(args.dataset) if args.dataset else None
     folder = Path(args.dataset or "").expanduser()
-    stored = bool(args.dataset) and not known and folder.is_dir()
+    stored = bool(args.dataset) and info is None and folder.is_dir()
     if args.verify and not stored:
         raise InputError(
             f"--verify is for graph folders; {args.dataset or 'no dataset'} is none: leave it out"
@@ -74,9 +74,9 @@ def _run(args: argparse.Namespace) -> int:
             verify_derived(folder)
         facts["checksums"] = "all fit"
     graph = load(args.dataset, args.data_root)
-    kept = kept_for(graph)
+    cached = kept_for(graph)
     if args.clear_cache:
-        return _clear(kept, as_json=args.json)
+        return _clear(cached, as_json=args.json)
     note_doubts(graph)
     task = (
         "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
@@ -93,14 +93,14 @@ def _run(args: argparse.Namespace) -> int:
         | {split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")}
         | facts
     )
-    facts |= {"about": known.description, "split": known.split} if known else {}
+    facts |= {"about": info.description, "split": info.split} if info else {}
     if args.json:
-        return print_json({**facts, "kept": _as_json(kept)} if kept else facts)
+        return print_json({**facts, "kept": _as_json(cached)} if cached else facts)
     for key, value in facts.items():
         print(f"{key:>9}  {value:,}" if isinstance(value, int) else f"{key:>9}  {value}")
-    if kept:
+    if cached:
         print("\nKept to save time (--clear-cache removes it):")
-    for file in kept:
+    for file in cached:
         print(f"{size(file.bytes):>9}  {printable(file.path)}: {file.content}")
     return 0
 
@@ -120,16 +120,18 @@ def _where(info: "DatasetInfo", data_root: Path) -> str:
     return "unpack" if info.reader == "ogb" else "fetch"
 
 
-def _as_json(kept: "Sequence[KeptFile]") -> list[dict[str, Any]]:
-    return [{"path": str(file.path), "bytes": file.bytes, "content": file.content} for file in kept]
+def _as_json(files: "Sequence[KeptFile]") -> list[dict[str, Any]]:
+    return [
+        {"path": str(file.path), "bytes": file.bytes, "content": file.content} for file in files
+    ]
 
 
-def _clear(kept: "Sequence[KeptFile]", *, as_json: bool) -> int:
+def _clear(files: "Sequence[KeptFile]", *, as_json: bool) -> int:
     """Remove what is kept, but for what a process uses, and say what was removed."""
     from gistgnn.graphs.cache import remove_kept
 
-    left = [file for file in kept if not remove_kept(file)]
-    removed = [file for file in kept if file not in left]
+    left = [file for file in files if not remove_kept(file)]
+    removed = [file for file in files if file not in left]
     if as_json:
         return print_json({"removed": _as_json(removed), "left": _as_json(left)})
     for file in removed:
@@ -171,10 +173,10 @@ def _list(data_root: Path, *, as_json: bool) -> int:
     print(
         "on the first use; unpack: a file of OGB, which the first use names. Memory: x and edges."
     )
-    if kept := kept_in_cache():
-        total = size(sum(file.bytes for file in kept))
+    if cached := kept_in_cache():
+        total = size(sum(file.bytes for file in cached))
         print(
-            f"The cache {printable(kept[0].path.parent)} has {total}; `gistgnn datasets "
+            f"The cache {printable(cached[0].path.parent)} has {total}; `gistgnn datasets "
             "--clear-cache` empties it."
         )
     print(

@@ -143,26 +143,24 @@ def _evaluate(args: argparse.Namespace) -> int:
     graph = load_file(name, partial=True) if is_file(name) else load(name, root)
     graph = graph.to(args.device)
     if graph.multi_label != record.graph.multi_label:
-        there, learnt = (
-            ("several labels", "one label")
-            if graph.multi_label
-            else ("one label", "several labels")
-        )
+        labels = {False: "one label", True: "several labels"}
         raise InputError(
-            f"the model was trained on {learnt} per node, {graph.name} has {there}: give another "
-            "graph"
+            f"the model was trained on {labels[record.graph.multi_label]} per node, {graph.name} "
+            f"has {labels[graph.multi_label]}: give another graph"
         )
     graph = _numbered_as(record.graph.class_names, graph)
     graph = _with_classes(record.graph.classes, graph)
-    wanted = graph.train | graph.val | graph.test
+    scored = graph.train | graph.val | graph.test
     inference = _prepared(
-        evaluation, model, whole_graph(graph), config.seed, graph.num_classes, wanted
+        evaluation, model, whole_graph(graph), config.seed, graph.num_classes, scored
     )
     scores = evaluate(model, graph, evaluation=inference)
     if args.json:
         return options.print_json({**scores, "evaluation": inference.describe()})
     keys = score_keys(scores.values())
-    cells = [[name, *(_score_text(own[key]) for key in keys)] for name, own in scores.items()]
+    cells = [
+        [name, *(_score_text(of_split[key]) for key in keys)] for name, of_split in scores.items()
+    ]
     title = f"{args.directory} on {graph.name}{_by_parts(inference.describe())}"
     print_table(title, ["", *map(score_name, keys)], cells, left=[""])
     return 0
@@ -178,7 +176,7 @@ def _prepared(
     batch: "Batch",
     seed: int,
     classes: int,
-    wanted: "Tensor | None" = None,
+    scored: "Tensor | None" = None,
 ) -> "Inference":
     """Return the evaluation of a model on a graph; refuse a model that does not fit it."""
     # The model is tried on the whole graph only where it runs on that anyway.
@@ -191,7 +189,7 @@ def _prepared(
     by_pieces = evaluation.method in ("layers", "parts")
     if by_pieces:
         check(small_batch(batch))
-    inference = evaluation.prepare(model, batch, seed, wanted)
+    inference = evaluation.prepare(model, batch, seed, scored)
     if not by_pieces:
         check(batch if inference.describe()["method"] == "whole" else small_batch(batch))
     return inference

@@ -84,18 +84,18 @@ def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
     listed = []
     for place in sorted(places):
         if (place / RESULT).exists():
-            known = _finished(place)
+            facts = _finished(place)
         else:
             state = Checkpoints(place / CHECKPOINTS).newest_state(Saved) or Saved()
-            known = {
+            facts = {
                 "state": "unfinished",
                 "rounds": state.rounds,
                 "train_seconds": state.train_seconds,
             }
             for entry in state.history:
                 if entry["round"] == state.scores.get("best_round"):
-                    known |= {"test": entry["test"], "validation": entry["validation"]}
-        listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **known})
+                    facts |= {"test": entry["test"], "validation": entry["validation"]}
+        listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **facts})
     return sorted(
         listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"])
     )

@@ -46,7 +46,10 @@ def of_argparse(message: str) -> str:
     """Return what argparse says of an option or an argument as our own messages say it."""
     parts = re.fullmatch(r"argument ([^:]+): (.*)", message)
     if parts is None:
-        return re.sub(r"^the following arguments are required: (.*)", r"\1 is missing", message)
+        missing = re.fullmatch(r"the following arguments are required: (.*)", message)
+        if missing is None:
+            return message
+        return f"{missing[1]} {'are' if ', ' in missing[1] else 'is'} missing"
     name = max(parts[1].split("/"), key=len)
     text = parts[2]
     if choice := re.fullmatch(r"invalid choice: (.*) \(choose from (.*)\)", text):

@@ -48,6 +48,7 @@ MOST_USED = (
 )  # fmt: skip
 
 
+HELP_ALL = "--help-all"
 _SCREEN = 79  # columns
 _SHORT_COLUMN = 31  # where the help of an option begins on a screen
 
@@ -95,9 +96,9 @@ class Parser(argparse.ArgumentParser):
         formatter = partial(argparse.HelpFormatter, max_help_position=28)
         super().__init__(allow_abbrev=False, formatter_class=formatter, **settings)
         if common:
-            self.common |= {"--help", "--help-all", "--quiet", "--verbose"}
+            self.common |= {"--help", HELP_ALL, "--quiet", "--verbose"}
             text = "show all options"
-            self.add_argument("--help-all", action=_HelpAll, nargs=0, default=SUPPRESS, help=text)
+            self.add_argument(HELP_ALL, action="store_true", default=SUPPRESS, help=text)
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
         return self.groups[0].add_argument(*names, **settings)
@@ -121,8 +122,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line, and exit with status 2."""
         text = one_line(of_argparse(message))
-        if text.endswith(" is missing"):
-            text += f": {self.prog} --help says what it is"
+        if re.search(r" (is|are) missing$", text):
+            text += f": see {self.prog} --help"
         self.exit(BAD_INPUT, f"gistgnn: error: {text}\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
@@ -130,6 +131,10 @@ class Parser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else [*args]
         if self.commands is not None:
             self._require_command(words)
+        if self.common and HELP_ALL in words:
+            self.common = set()
+            self.print_help()
+            self.exit()
         values, unknown = super().parse_known_args(words, namespace)
         if unknown:
             self._refuse(next((word for word in unknown if word.startswith("-")), unknown[0]))
@@ -152,31 +157,30 @@ class Parser(argparse.ArgumentParser):
         name = word.partition("=")[0]
         setting = name.lstrip("-").replace("-", "_")
         hint = did_you_mean(
-            name, [known for option in self.options for known in option.option_strings]
+            name, [word for option in self.options for word in option.option_strings]
         )
         if setting in self.settings:
             hint = f": give --set {setting}=VALUE"
         if not name.startswith("-"):
             self.error(f"'{word}' is one argument too many: {self.prog} --help shows its options")
-        shows = "--help-all" if self.common else "--help"
+        shows = HELP_ALL if self.common else "--help"
         self.error(
             f"{name} is no option of {self.prog}{hint or f': {self.prog} {shows} lists them'}"
         )
 
     def _require_command(self, words: Sequence[str]) -> None:
         """Refuse a command that does not exist; no option before the command takes a value."""
-        known = list(self.commands.choices)
+        names = list(self.commands.choices)
         name = next((word for word in words if not word.startswith("-")), None)
-        if name is not None and name not in known:
+        if name is not None and name not in names:
             kind = self.commands.metavar.lower()
             self.error(
-                f"'{name}' is no {kind}, expected one of {', '.join(known)}"
-                f"{did_you_mean(name, known)}"
+                f"'{name}' is no {kind}, expected one of {', '.join(names)}"
+                f"{did_you_mean(name, names)}"
             )
 
     def format_help(self) -> str:
-        named = [option for option in self.options if option.option_strings]
-        hidden = [option for option in named if self.common.isdisjoint(option.option_strings)]
+        hidden = [option for option in self.options if not self._is_common(option)]
         if self.common and hidden:
             text = self._short_help(len(hidden))
         else:
@@ -189,7 +193,7 @@ class Parser(argparse.ArgumentParser):
         return text
 
     def _short_help(self, hidden: int) -> str:
-        """Return a help of one screen: up to two lines for each of the most used options."""
+        """Return a help of one screen: the most used options, with short lists of choices."""
         shown = [option for option in self.options if self._is_common(option)]
         lines = [
             *self.format_usage().splitlines(),
@@ -206,18 +210,8 @@ class Parser(argparse.ArgumentParser):
         return not option.option_strings or not self.common.isdisjoint(option.option_strings)
 
 
-class _HelpAll(argparse.Action):
-    """Prints the help with all options."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        assert isinstance(parser, Parser)
-        parser.common = set()
-        parser.print_help()
-        parser.exit()
-
-
 def _short_lines(option: argparse.Action) -> list[str]:
-    """Return an option with what it is for, in at most two lines of a screen."""
+    """Return an option with what it is for, as lines of a screen."""
     value = option.metavar if isinstance(option.metavar, str) else option.dest.upper()
     text = (option.help or "").replace("%%", "%")
     choices = ", ".join(map(str, option.choices or ()))
@@ -225,16 +219,16 @@ def _short_lines(option: argparse.Action) -> list[str]:
         choices = value.strip("{}").replace(",", ", ")
     if choices:
         value = "NAME"
-        default = text[text.rfind(" (default: ") :] if " (default: " in text else ""
-        text = choices + default
+        default = re.search(r" \(default: [^:;]*", text)  # without what it means
+        text = choices + (f"{default[0].rstrip(')')})" if default else "")
     if option.nargs in ("+", "*"):
         value += " ..."
     name = ", ".join(option.option_strings)
     if option.nargs != 0:
         name = f"{name} {value}".strip()
-    wrapped = textwrap.wrap(text, _SCREEN - _SHORT_COLUMN, max_lines=2, placeholder=" ...")
-    first, *more = wrapped or [""]
-    return [f"  {name:<{_SHORT_COLUMN - 2}}{first}", *(" " * _SHORT_COLUMN + line for line in more)]
+    lines = textwrap.wrap(text, _SCREEN - _SHORT_COLUMN) or [""]
+    indent = " " * _SHORT_COLUMN
+    return [f"  {name:<{_SHORT_COLUMN - 2}}{lines[0]}", *(indent + line for line in lines[1:])]
 
 
 def _in_home(value: Any) -> Any:
@@ -288,18 +282,20 @@ def add_fields(
     # `shown`, the default in the help. See `gistgnn.utils.checks`.
     hints = setting_types(settings if isinstance(settings, type) else type(settings))
     for name in names:
-        given = {
+        arguments = {
             "default": getattr(settings, name, None),
             **_arguments(hints[name]),
             **special.get(name, {}),
         }
-        shown = given.pop("shown", given["default"])
+        shown = arguments.pop("shown", arguments["default"])
         if isinstance(shown, float):
             shown = f"{shown:g}"
         note = "" if shown is None or shown is False else f" (default: {shown})"
-        given["help"] = f"{given['help']}{note}".strip().replace("%", "%%")
+        arguments["help"] = f"{arguments['help']}{note}".strip().replace("%", "%%")
         options.add_argument(
-            given.pop("flag", f"--{name.replace('_', '-')}"), dest=given.pop("dest", name), **given
+            arguments.pop("flag", f"--{name.replace('_', '-')}"),
+            dest=arguments.pop("dest", name),
+            **arguments,
         )
 
 
@@ -308,20 +304,20 @@ def _arguments(hint: Any) -> dict[str, Any]:
     meta = meta_of(hint)
     types = types_of(hint)
     first = types[0]
-    given: dict[str, Any] = {"help": meta.description or ""}
+    arguments: dict[str, Any] = {"help": meta.description or ""}
     if isinstance(first, inspect.BoolType):
         may_be_none = len(types) > 1
-        given["action"] = argparse.BooleanOptionalAction if may_be_none else "store_true"
-        return given
+        arguments["action"] = argparse.BooleanOptionalAction if may_be_none else "store_true"
+        return arguments
     if choices := choices_of(hint):
-        return {**given, "choices": list(choices)}
-    given["metavar"] = (meta.extra or {}).get("metavar")
+        return {**arguments, "choices": list(choices)}
+    arguments["metavar"] = (meta.extra or {}).get("metavar")
     if isinstance(first, inspect.VarTupleType):
-        return {**given, "nargs": "+", "type": int}
+        return {**arguments, "nargs": "+", "type": int}
     if isinstance(first, inspect.IntType):
         words = words_of(types)
-        return {**given, "type": partial(_word_or_integer, words) if words else int}
-    return {**given, "type": float} if isinstance(first, inspect.FloatType) else given
+        return {**arguments, "type": partial(_word_or_integer, words) if words else int}
+    return {**arguments, "type": float} if isinstance(first, inspect.FloatType) else arguments
 
 
 def _word_or_integer(words: tuple[str, ...], text: str) -> int | str:
@@ -434,12 +430,19 @@ def within(
 
 def integer(least: int = 1, most: int = MOST) -> Callable[[str], Any]:
     """Return a function that reads an integer from `least` to `most`."""
-    return within(int, least, most, f"an integer from {least} to {most}")
+    return within(int, least, most, f"an integer from {least} to {most:,}")
 
 
 count = integer()
 seed = integer(0, LARGEST_SEED)
 thousand = integer(1, 1000)  # of runs that differ in their seed, or processes
+
+
+def device(text: str) -> str:
+    """Read the name of a device; whether it is there is known when torch is imported."""
+    if re.fullmatch(r"auto|(cpu|cuda|mps|xpu)(:\d+)?", text):
+        return text
+    raise argparse.ArgumentTypeError(f"is '{text}', expected auto, cpu, cuda or cuda:N")
 
 
 def memory_size(text: str) -> int:
@@ -499,7 +502,12 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--data-root": dict(
         metavar="DIR", help="where named data sets are, or go (default: $GISTGNN_DATA, or data)"
     ),
-    "--device": dict(default="auto", help="auto, cpu, cuda or cuda:N (default: auto)"),
+    "--device": dict(
+        type=device,
+        default="auto",
+        metavar="DEVICE",
+        help="auto, cpu, cuda or cuda:N (default: auto)",
+    ),
     "--json": dict(action="store_true", help="print JSON alone on standard output"),
     "--memory": dict(
         type=memory_size,
@@ -525,9 +533,9 @@ RANKS = ("--timeout", "--grace")
 def add_shared(options: Parser | Group, *names: str, **changes: Any) -> None:
     """Add options that several commands have; `changes` are other arguments of `add_argument`."""
     for name in names:
-        given = {**_SHARED[name], **changes}
+        arguments = {**_SHARED[name], **changes}
         if name == "--data-root":
-            given["default"] = data_root()
+            arguments["default"] = data_root()
         elif changes:
-            given["help"] += f" (default: {changes['default']})"
-        options.add_argument(name, **given)
+            arguments["help"] += f" (default: {changes['default']})"
+        options.add_argument(name, **arguments)

@@ -61,12 +61,12 @@ def add_parser(commands: Any) -> None:
         options.add_shared(parser, "--data-root")
         settings = [option.rstrip("+") for option in (*COMMON, *entry.options)]
         for setting, option in zip(settings, (*COMMON, *entry.options), strict=True):
-            given = {
+            arguments = {
                 "type": options.count,
                 **OPTIONS[setting],
                 **({"nargs": "+"} if option.endswith("+") else {}),
             }
-            parser.add_argument(f"--{setting.replace('_', '-')}", **given)
+            parser.add_argument(f"--{setting.replace('_', '-')}", **arguments)
         # torchrun may restart it: it always resumes
         parser.set_defaults(experiment=name, settings=settings, resume=True)
         if entry.devices:

@@ -346,11 +346,12 @@ def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -
     from gistgnn.graphs import find
 
     names = ("resume", "overwrite", "log", "checkpoint_every", "max_seconds", "budget", "store")
-    own = {name: getattr(args, name) for name in names}
+    options_of_run = {name: getattr(args, name) for name in names}
     # which may lie elsewhere on another machine
     dataset = config.dataset if find(config.dataset) else "a file"
     require_same(
-        ranks, {SAME_SETTINGS: {"dataset": dataset, **flat_settings(config.as_dict()), **own}}
+        ranks,
+        {SAME_SETTINGS: {"dataset": dataset, **flat_settings(config.as_dict()), **options_of_run}},
     )
 
 
@@ -365,8 +366,10 @@ def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "Worl
     )
     if args.store == AUTO:
         places = list(PLACES)
-        own = ranks.together(lambda: places.index(chosen_store(config, given.sizes_of(args), here)))
-        config = replace(config, store=places[max(ranks.gather(own))])
+        first_fitting = ranks.together(
+            lambda: places.index(chosen_store(config, given.sizes_of(args), here))
+        )
+        config = replace(config, store=places[max(ranks.gather(first_fitting))])
         log.debug(
             "parameters: in %s, the first place in which they fit, of %s of memory and %s of disk",
             PLACES[config.store], size(min(here.gpu or here.host, here.host)), size(here.disk),

@@ -47,15 +47,15 @@ def known_model(text: str) -> str:
     """Read the name of a model: one of ours, or a function of the user's own."""
     if text in MODELS or ":" in text:
         return text
-    known = ", ".join(MODELS)
+    names = ", ".join(MODELS)
     raise argparse.ArgumentTypeError(
-        f"is '{text}', expected {known}, or file.py:function{did_you_mean(text, MODELS)}"
+        f"is '{text}', expected {names}, or file.py:function{did_you_mean(text, MODELS)}"
     )
 
 
 # Where the command line differs from the field, or chooses the value unless it is given.
 _CHOSEN: dict[str, dict[str, Any]] = {
-    "epochs": dict(help="fractions too", shown=f"{EPOCHS} for each sub-GCN"),
+    "epochs": dict(help="passes over the graph, fractions too", shown=f"{EPOCHS} for each sub-GCN"),
     "local_steps": dict(
         shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"
     ),
@@ -64,7 +64,11 @@ _CHOSEN: dict[str, dict[str, Any]] = {
     "norm": dict(
         default=None, shown="layer for graphsage and gin, and for gcn with m > 1; else none"
     ),
-    "sub_gcns": dict(default=None, shown=f"so that they are {WIDE} wide, up to {MOST_SUB_GCNS}"),
+    "sub_gcns": dict(
+        help="m, the number of sub-GCNs; 1: no GIST",
+        default=None,
+        shown=f"so that they are {WIDE} wide, up to {MOST_SUB_GCNS}",
+    ),
     "name": dict(flag="--model", dest="model", type=known_model),
     "args": dict(
         flag="--model-args", dest="model_args", type=options.keyword, nargs="+", shown=None
@@ -129,8 +133,8 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     )
     text += "the whole graph up to 2,000 nodes, clusters above)"
     batches.add_argument("--sampler", choices=(FULL, *SAMPLERS), default=AUTO, help=text)
-    for name, given in _SAMPLING.items():
-        batches.add_argument(f"--{name.replace('_', '-')}", **{"type": int, **given})
+    for name, arguments in _SAMPLING.items():
+        batches.add_argument(f"--{name.replace('_', '-')}", **{"type": int, **arguments})
     add(batches, RunConfig, "inductive", "standardise")
     # A comparison has scores that all its runs share.
     losses = ("loss", "class_weights", *(() if several else ("metric",)))
@@ -213,8 +217,8 @@ def config_from_args(
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import choose_device
 
-    if args.standardise is None and (known := find(args.dataset)):
-        config["standardise"] = known.standardise
+    if args.standardise is None and (info := find(args.dataset)):
+        config["standardise"] = info.standardise
     config["device"] = choose_device(args.device)
     log.debug("device: %s", config["device"])
     config["sampler"] = _sampler(args, further["sampler"])
@@ -231,8 +235,8 @@ def sizes_of(args: argparse.Namespace) -> "GraphSizes":
     from gistgnn.graphs import GraphSizes, find
     from gistgnn.utils.console import spinner
 
-    if known := find(args.dataset):
-        return known
+    if info := find(args.dataset):
+        return info
     with spinner(f"reading {args.dataset}", shown=leads()):
         args.graph = graph_of(args)
     return GraphSizes.of_graph(args.graph)
@@ -242,8 +246,8 @@ def graph_of(args: argparse.Namespace) -> "Graph":
     """Read the graph, unless `sizes_of` has."""
     from gistgnn.graphs import load
 
-    there: Graph | None = vars(args).pop("graph", None)
-    return there or load(args.dataset, args.data_root)
+    graph: Graph | None = vars(args).pop("graph", None)
+    return graph or load(args.dataset, args.data_root)
 
 
 def _training(args: argparse.Namespace, further: dict[str, Any]) -> Training:

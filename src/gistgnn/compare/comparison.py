@@ -4,7 +4,7 @@ the paper's.
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -35,6 +35,10 @@ NOTES = (
     TIMES,
 )
 
+
+NORMS = (
+    "Each row has the norm that `gistgnn train` chooses at its m; --norm gives all rows the same."
+)
 
 # They are not named in a row: the table has columns for two, and the others do not decide the
 # result.
@@ -101,17 +105,45 @@ class Row:
         return _ratio(baseline.seconds_to, self.seconds_to)
 
 
-def runs_of(base: RunConfig, methods: Iterable[str], sub_gcns: Iterable[int]) -> list[RunConfig]:
-    """Return the run of every row with seed 0: one device, the baseline, then every method with
-    every m above 1.
+def runs_of(
+    config_of: Callable[[int], RunConfig], methods: Iterable[str], sub_gcns: Iterable[int]
+) -> list[RunConfig]:
+    """Return the run of every row with seed 0: one device, then every method with every m above 1.
+
+    Args:
+        config_of: returns the run that `gistgnn train` would make of the options at an m.
+        methods: of the rows after the first one.
+        sub_gcns: every m of each method.
+
+    Raises:
+        InputError: there is one row alone.
     """
-    several = [m for m in dict.fromkeys(sub_gcns) if m != 1]
-    rows = [("gist", 1), *((method, m) for method in dict.fromkeys(methods) for m in several)]
+    every_m = [m for m in dict.fromkeys(sub_gcns) if m != 1]
+    rows = [("gist", 1), *((method, m) for method in dict.fromkeys(methods) for m in every_m)]
     if len(rows) == 1:
         raise InputError(
             "there is nothing to compare with the baseline: give --methods, and --sub-gcns above 1"
         )
-    return [replace(base, method=method, sub_gcns=m, seed=0) for method, m in rows]
+    return [replace(config_of(m), method=method, seed=0) for method, m in rows]
+
+
+def details_of_rows(configs: Sequence[RunConfig]) -> list[str]:
+    """Return for every row the norm, the learning rate and the epochs that not all rows share.
+
+    Which norm suits a model depends on m, and `gistgnn train` chooses it. A budget has no epochs.
+    """
+    settings = [
+        {
+            "norm": f"norm {config.model.norm}",
+            "lr": f"lr {config.training.lr:g}",
+            "epochs": ""
+            if config.training.epochs is None
+            else f"{config.training.epochs:g} epochs",
+        }
+        for config in configs
+    ]
+    differing = [name for name in settings[0] if len({row[name] for row in settings}) > 1]
+    return [", ".join(filter(None, (row[name] for name in differing))) for row in settings]
 
 
 def compare(
@@ -230,14 +262,17 @@ def _row_record(row: Row, baseline: Row) -> dict[str, Any]:
     }
 
 
-def training_record(base: RunConfig, seeds: int, seconds: float | None = None) -> dict[str, Any]:
-    """Return what else comparison.json holds of runs that were trained for it, with these settings.
+def training_record(
+    runs: Sequence[RunConfig], seeds: int, seconds: float | None = None
+) -> dict[str, Any]:
+    """Return what else comparison.json holds of runs that were trained for it.
 
     Args:
-        base: the settings that the runs have in common.
+        runs: of every row, the baseline first.
         seeds: how many runs each row has.
         seconds: how long each run trained. Defaults to none: their epochs were given.
     """
+    base = runs[0]
     origin = provenance(base.device)
     if seconds is not None:
         steps = (
@@ -257,12 +292,13 @@ def training_record(base: RunConfig, seeds: int, seconds: float | None = None) -
             "Epochs are split over sub-GCNs, workers and members: all rows take the same "
             "number of steps in total."
         )
+    norms = [] if len({run.model.norm for run in runs}) == 1 else [NORMS]
     of_time = {} if seconds is None else {"budget": seconds}
     return {
         "machine": origin["machine"],
         "command": origin["command"],
         "provenance": origin,
-        "notes": [steps, *NOTES],
+        "notes": [steps, *norms, *NOTES],
         "config": {**base.as_dict(), "seeds": seeds, **of_time},
     }
 
@@ -383,9 +419,9 @@ def _notes_on(records: Mapping[Path, Record]) -> list[str]:
             notes.append(f"{folder} was interrupted: its scores and times are those so far.")
         if record.diverged is not None:
             notes.append(f"{folder} diverged: {record.diverged}.")
-    first, *others = records
+    first, *later = records
     digests = {folder: record.fingerprint.get("graph", {}) for folder, record in records.items()}
-    for folder in others:
+    for folder in later:
         parts = digests[first] | digests[folder]
         differing = [
             part for part in parts if digests[first].get(part) != digests[folder].get(part)

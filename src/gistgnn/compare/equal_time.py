@@ -51,12 +51,6 @@ def with_epochs(config: RunConfig, epochs: float) -> RunConfig:
     return replace(config, training=replace(config.training, epochs=rounded))
 
 
-def epochs_of(config: RunConfig) -> str:
-    """Return the epochs of a run in words; nothing where a budget chooses them."""
-    epochs = config.training.epochs
-    return "" if epochs is None else f"{epochs:g} epochs"
-
-
 def _measured(
     store: RunStore, configs: Sequence[RunConfig], epochs: Sequence[float], times: int, label: str
 ) -> list[float]:

@@ -32,12 +32,12 @@ def train_apart(config: RunConfig, train: Callable[[RunConfig], Record]) -> Reco
     Raises:
         BrokenProcessPool: the process was killed.
     """
-    others = set(multiprocessing.active_children())
+    earlier = set(multiprocessing.active_children())
     with ProcessPoolExecutor(1, _context(), _begin, (torch.get_num_threads(),)) as process:
         try:
             return process.submit(train, config).result()
         except KeyboardInterrupt:
-            for child in set(multiprocessing.active_children()) - others:
+            for child in set(multiprocessing.active_children()) - earlier:
                 child.terminate()
             raise
 

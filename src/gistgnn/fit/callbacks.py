@@ -29,9 +29,11 @@ MOST_UNTRAINED = 0.03
 # A run was too short if the last 20 % of its rounds improved the score by more than 2 %.
 LATE = 0.2
 RISING = 0.02
-# A run was too long if its best round lies in the first half, with 5 scores or more after it.
+# A run was too long if its best round lies in the first half, with 5 scores or more after it, and
+# if these took 10 seconds or more: below that, to run it again saves nothing.
 EARLY = 0.5
 MANY_LATER = 5
+WORTH_SAVING = 10.0
 
 
 class Run:
@@ -305,7 +307,7 @@ def note_outcome(run: Run, setup: Setup) -> None:
                 100 * share, f"{progress.rounds:,}", f"{run.schedule.rounds:,}",
                 progress.stopped_by,
             )  # fmt: skip
-    else:
+    elif not run.interrupted:
         _note_length(progress, setup.metric)
     note_missed_classes(progress, setup.graph.class_names)
 
@@ -327,12 +329,14 @@ def _note_length(progress: Progress, metric: Metric) -> None:
             )  # fmt: skip
     later = [entry for entry in scored if entry["round"] > progress.best_round]
     if len(later) >= MANY_LATER and progress.best_round <= EARLY * progress.rounds:
-        until_best = scored[-len(later) - 1]["train_seconds"]
+        seconds_after = progress.train_seconds - scored[-len(later) - 1]["train_seconds"]
+        if seconds_after < WORTH_SAVING:
+            return
         log.info(
             "the best round was %s of %s, and those after it took %s: train for fewer epochs, "
             "or end by patience=%d (--patience %d)",
             f"{progress.best_round:,}", f"{progress.rounds:,}",
-            duration(progress.train_seconds - until_best), MANY_LATER, MANY_LATER,
+            duration(seconds_after), MANY_LATER, MANY_LATER,
         )  # fmt: skip
 
 

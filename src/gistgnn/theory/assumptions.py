@@ -185,7 +185,7 @@ def load_problem(
         n = int(size) if size.isdecimal() else 0
         least = 3 if kind == "complete" else 5
         if not least <= n <= MOST_NODES:
-            expected = f"expected {kind}:N with N an integer from {least} to {MOST_NODES}"
+            expected = f"expected {kind}:N with N an integer from {least} to {MOST_NODES:,}"
             raise InputError(f"{kind}:{size} is not a graph, {expected}")
         problem = complete(n) if kind == "complete" else ring(n)
     return scale_inputs(problem) if scaled else problem

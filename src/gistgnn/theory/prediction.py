@@ -214,11 +214,11 @@ def check_prediction(
     most = problems.LARGEST
     for name, value in (("sub_gcns", sub_gcns), ("local_steps", local_steps)):
         if not 1 <= value <= most:
-            raise InputError(f"{name} is {value}, expected an integer from 1 to {most}")
+            raise InputError(f"{name} is {value}, expected an integer from 1 to {most:,}")
     if not sub_gcns <= width <= most:
         raise InputError(
             f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to "
-            f"{most}"
+            f"{most:,}"
         )
     if step_size is not None and not 0 < step_size < math.inf:
         raise InputError(f"step_size is {step_size:g}, expected a number above 0")

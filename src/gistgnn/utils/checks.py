@@ -83,7 +83,7 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
     if integer is None or integer < least:
         raise InputError(f"{name} is {shown(value)}, expected an integer >= {least}")
     if integer > most:
-        raise InputError(f"{name} is {shown(value)}, expected an integer from {least} to {most}")
+        raise InputError(f"{name} is {shown(value)}, expected an integer from {least} to {most:,}")
     return integer
 
 
@@ -102,9 +102,16 @@ def check_number(
     except OverflowError:  # an integer beyond all floats
         finite = False
     if number is None or not finite or number >= below or number < 0 or (above and number == 0):
-        bound = ("> 0" if above else ">= 0") + (f" and < {below:g}" if below < math.inf else "")
-        raise InputError(f"{name} is {shown(value)}, expected a number {bound}")
+        least = "> 0" if above else ">= 0"
+        limit = f" and < {as_limit(below)}" if below < math.inf else ""
+        raise InputError(f"{name} is {shown(value)}, expected a number {least}{limit}")
     return number
+
+
+def as_limit(number: float) -> str:
+    """Return the end of a range as a person reads it: 1,000,000,000, and not 1e+09."""
+    is_readable = number == int(number) and number < 1e20
+    return f"{number:,.0f}" if is_readable else f"{number:g}".replace("e+", "e")
 
 
 def shown(value: Any) -> str:
