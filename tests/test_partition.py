@@ -52,6 +52,13 @@ def test_blocks_split_every_axis_that_is_not_whole(
     assert partition.sizes(number) == [tuple(map(len, own)) for own in blocks]
 
 
+@examples
+@given(kind=kinds, seed=st.integers(0, 2**40), number=st.integers(0, 10**4))
+def test_axes_of_the_same_width_have_blocks_of_their_own(kind: str, seed: int, number: int) -> None:
+    for own in Partition((64, 64), 3, kind=kind, seed=seed).blocks(number):
+        assert own[0].tolist() != own[1].tolist()
+
+
 def as_lists(partition: Partition, number: int) -> list[list[list[int]]]:
     return [[block.tolist() for block in own] for own in partition.blocks(number)]
 

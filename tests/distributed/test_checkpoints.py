@@ -1,18 +1,23 @@
-"""A run that some ranks have saved goes on with others, wherever Θ was and is."""
+"""A run that ends before its last round goes on to the model of an unbroken run, however it ended,
+whatever ranks it had and has, and wherever Θ was and is.
+"""
 
 import os
 import resource
 import signal
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gistgnn import InputError, Saving
+from gistgnn import Callback, InputError, Saving
 from gistgnn.distributed import RankLostError, Ranks
+from gistgnn.fit.scorer import Scorer
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta.disk import OnDisk
+from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after
 
@@ -21,24 +26,19 @@ from .test_equality import CARRY, CLUSTERS, RICH, joined, left, placed, same
 from .test_equality import fitted as trained
 
 M = 4
-MODEL = "graphsage layer 2"
+MODEL = "gcn batch 2"
 RUNS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     MODEL: (MODEL, (9, 10), {}),
-    "gcn batch 2": ("gcn batch 2", (9, 10), {}),
     "residual": ("residual", (10,), {}),
-    "clusters": (MODEL, (8, 12), {**RICH, "sampler": CLUSTERS, "epochs": 11 * M / 2}),
+    "clusters": (
+        "graphsage layer 2",
+        (8, 12),
+        {**RICH, "sampler": CLUSTERS, "epochs": 11 * M / 2},
+    ),
 }
-# W and the store before and after the stop; W = 0 is a single process without ranks.
-CHANGES = [
-    ((4, "sharded"), (2, "disk rows")),
-    ((3, "disk rows"), (0, "memory")),
-    ((0, "host"), (3, "disk")),
-    ((2, "disk"), (3, "host rows")),
-    ((3, "disk rows"), (3, "disk rows")),
-]
-Where = tuple[int, str]
+Where = tuple[int, str]  # W and the store; W = 0 is a single process without ranks
+ALONE: Where = (0, "memory")
 BY_ROWS = ("sharded", "disk rows", "host rows")
-ROUNDS = 1000  # more than there are
 
 
 def fitted(
@@ -57,25 +57,180 @@ def unbroken(name: str) -> dict[str, Any]:
     return fitted(name, None, "memory")
 
 
-def work(ranks: Ranks | None, store: str, folder: Path, stop: int) -> list[dict[str, Any]]:
-    def to(name: str) -> dict[str, Any]:
-        saving = Saving(folder / name, every=2, resume=True)
-        return {
-            "callbacks": after(stop),
-            "runner": "in-turn" if stop < ROUNDS else "auto",
-            "saving": saving,
-        }
-
-    return [fitted(name, ranks, store, folder / f"{name}-theta", **to(name)) for name in RUNS]
+class BrokenError(Exception):
+    """What the user's code raises."""
 
 
-def run(where: Where, folder: Path, stop: int) -> list[dict[str, Any]]:
-    """What is left of every run: of all ranks, joined where Θ is sharded."""
+class Ends(Callback):
+    """Calls a function after a round, on one rank or on all; `hook` says where."""
+
+    def __init__(
+        self, hook: str, number: int, end: Callable[[], object], rank: int | None = None
+    ) -> None:
+        def call(run: Any, *_: object) -> None:
+            if run.round == number and (rank is None or run.gist.ranks.rank == rank):
+                end()
+
+        setattr(self, hook, call)
+
+
+def fail(error: type[BaseException]) -> None:
+    raise error
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def at_call(owner: type, method: str, number: int, end: Callable[[], object]) -> None:
+    """Call a function before a method of gistgnn is called for the n-th time in this process."""
+    count = iter(range(1, 99))
+    plain = getattr(owner, method)
+
+    def ending(*args: Any) -> Any:
+        if next(count) == number:
+            end()
+        return plain(*args)
+
+    setattr(owner, method, ending)
+
+
+End = Callable[[Ranks | None, int], list[Any]]
+
+
+def asks(ranks: Ranks | None, number: int) -> list[Any]:
+    """The run is asked to stop, as a signal asks it."""
+    return after(number)
+
+
+def raises(error: type[BaseException], hook: str) -> End:
+    return lambda ranks, number: [Ends(hook, number, partial(fail, error))]
+
+
+def cannot_score(ranks: Ranks | None, number: int) -> list[Any]:
+    at_call(Scorer, "_score", number, partial(fail, MemoryError))
+    return []
+
+
+def is_killed(rank: int, hook: str) -> End:
+    return lambda ranks, number: [Ends(hook, number, die, rank)]
+
+
+def is_killed_in(owner: type, method: str, rank: int) -> End:
+    """The process dies when all ranks have written a round or a checkpoint, and it has not come to
+    say so.
+    """
+
+    def begin(ranks: Ranks | None, number: int) -> list[Any]:
+        if ranks is None or ranks.rank == rank:
+            at_call(owner, method, number, die)
+        return []
+
+    return begin
+
+
+ENDS: dict[str, End] = {
+    "a request": asks,
+    "Ctrl-C after a round": raises(KeyboardInterrupt, "on_round_end"),
+    "an error in a callback": raises(BrokenError, "on_evaluation"),
+    "no memory for the scores": cannot_score,
+    "kill of rank 0": is_killed(0, "on_round_end"),
+    "kill of rank 1": is_killed(1, "on_evaluation"),
+    "kill of rank 0 in the commit of a round": is_killed_in(OnDisk, "_commit", 0),
+    "kill of rank 1 in the commit of a round": is_killed_in(OnDisk, "_commit", 1),
+    "kill of rank 0 in the commit of a checkpoint": is_killed_in(Checkpoints, "complete", 0),
+}
+"""What ends a run: each prepares its process, and returns the callbacks of the run."""
+
+ROUNDS = 6
+CASES: list[tuple[Where, str, int, Where]] = [
+    (ALONE, "Ctrl-C after a round", 3, (0, "disk")),
+    (ALONE, "an error in a callback", ROUNDS, ALONE),
+    (ALONE, "no memory for the scores", 1, ALONE),
+    ((0, "disk"), "an error in a callback", 1, (0, "disk")),
+    ((0, "disk"), "no memory for the scores", ROUNDS, (0, "disk")),
+    ((0, "host"), "no memory for the scores", 3, (3, "disk")),
+    ((0, "disk"), "kill of rank 0", 3, (0, "disk")),
+    ((0, "host"), "kill of rank 0 in the commit of a checkpoint", 3, (2, "sharded")),
+    ((4, "sharded"), "a request", 3, (2, "disk rows")),
+    ((3, "disk rows"), "a request", 3, ALONE),
+    ((3, "disk rows"), "a request", 3, (3, "disk rows")),
+    ((2, "disk"), "a request", 3, (3, "host rows")),
+    ((2, "memory"), "an error in a callback", 3, (0, "host")),
+    ((2, "sharded"), "kill of rank 1", 3, (2, "sharded")),
+    ((2, "disk rows"), "kill of rank 0 in the commit of a round", 3, (2, "disk rows")),
+    ((2, "disk rows"), "kill of rank 1 in the commit of a round", 3, (2, "disk rows")),
+    ((2, "disk"), "kill of rank 0 in the commit of a round", 3, (2, "disk")),
+    ((2, "host rows"), "kill of rank 0 in the commit of a checkpoint", 3, (2, "host rows")),
+]
+
+
+def check_error(error: BaseException, number: int) -> None:
+    """An error says what is saved; Ctrl-C aside, it has the result so far."""
+    assert f"the state after round {number} is saved in" in error.__notes__[0]
+    if isinstance(error, Exception):
+        so_far = error.result  # type: ignore[attr-defined]
+        assert (so_far.interrupted, so_far.progress.rounds) == (True, number)
+
+
+def train_until(
+    ranks: Ranks | None,
+    store: str,
+    folder: Path,
+    names: list[str],
+    end: str | None = None,
+    number: int = 0,
+) -> list[Any]:
+    """Train some runs, or take them up, until they end or are over.
+
+    Returns what is left of every run.
+    """
+    left_of_runs = []
+    every = 1 if end and "kill" in end else 2
+    for name in names:
+        with pytest.MonkeyPatch.context() as patch:  # `ENDS` may change these
+            for owner, method in ((Scorer, "_score"), (OnDisk, "_commit")):
+                patch.setattr(owner, method, getattr(owner, method))
+            options: dict[str, Any] = {
+                "callbacks": ENDS[end](ranks, number) if end else [],
+                "runner": "in-turn" if end else "auto",
+                "saving": Saving(folder / name, every=every, resume=True),
+            }
+            try:
+                left_of_runs.append(fitted(name, ranks, store, folder / f"{name}-theta", **options))
+            except RankLostError:
+                return []
+            except (BrokenError, KeyboardInterrupt, MemoryError) as error:
+                if ranks is None:
+                    check_error(error, number)
+    return left_of_runs
+
+
+def train_alone(*args: Any) -> None:
+    train_until(None, *args)
+
+
+def begin(where: Where, folder: Path, names: list[str], end: str, number: int) -> None:
+    """Train some runs until they end."""
     count, store = where
-    every = (
-        on_ranks(count, work, store, folder, stop) if count else [work(None, store, folder, stop)]
-    )
-    return [whole(list(own), store) for own in zip(*every, strict=True)]
+    how = (store, folder, names, end, number)
+    if count and "kill" in end:
+        only = [0 if "rank 1" in end else 1]
+        assert on_ranks(count, train_until, *how, only=only, timeout=10) == [[]]
+    elif count:
+        on_ranks(count, train_until, *how)
+    else:
+        ended = Forked(folder, train_alone, *how).completed()
+        assert ended.returncode == (-signal.SIGKILL if "kill" in end else 0), ended.stderr
+
+
+def go_on(where: Where, folder: Path, names: list[str]) -> list[dict[str, Any]]:
+    """What is left of some runs at their ends: of all ranks, joined where Θ is sharded."""
+    count, store = where
+    if not count:
+        return train_until(None, store, folder, names)
+    of_ranks = on_ranks(count, train_until, store, folder, names)
+    return [whole(list(of_run), store) for of_run in zip(*of_ranks, strict=True)]
 
 
 def whole(own: list[dict[str, Any]], store: str) -> dict[str, Any]:
@@ -89,15 +244,19 @@ def rest(own: dict[str, Any]) -> list[Any]:
     return [own[key] for key in ("steps", "history", "test")]
 
 
-@pytest.mark.parametrize(("before", "then"), CHANGES, ids=str)
-def test_a_run_goes_on_with_other_ranks_and_another_store(
-    tmp_path: Path, before: Where, then: Where
+@pytest.mark.parametrize(("before", "end", "number", "then"), CASES, ids=str)
+def test_a_run_that_ended_goes_on_to_the_model_of_an_unbroken_run(
+    tmp_path: Path, before: Where, end: str, number: int, then: Where
 ) -> None:
-    run(before, tmp_path, 3)
-    for name in RUNS:
-        names = [place.name for place in Checkpoints(tmp_path / name).whole()]
-        assert names[-2:] == ["round-00000002", "round-00000003"]
-    found = run(then, tmp_path, ROUNDS)
+    names = [*RUNS] if end == "a request" else [MODEL]
+    begin(before, tmp_path, names, end, number)
+    if end == "a request":
+        for name in names:
+            rounds = [place.name for place in Checkpoints(tmp_path / name).whole()]
+            assert rounds[-2:] == ["round-00000002", "round-00000003"]
+    elif before == ALONE:
+        assert Checkpoints(tmp_path / MODEL).newest() == tmp_path / MODEL / f"round-{number:08}"
+    found = go_on(then, tmp_path, names)
     count, store = then  # no files of the stores before
     folders = (
         {f"rows-{rank:05}-of-{count:05}" for rank in range(count)} if store == "disk rows" else {""}
@@ -105,7 +264,7 @@ def test_a_run_goes_on_with_other_ranks_and_another_store(
     assert {path.name.partition(".")[2] for path in tmp_path.glob("*-theta*")} == (
         folders if "disk" in store else set()
     )
-    for name, own in zip(RUNS, found, strict=True):
+    for name, own in zip(names, found, strict=True):
         expected = unbroken(name)
         same(own["tensors"], expected["tensors"])
         assert rest(own) == rest(expected)
@@ -152,53 +311,3 @@ def test_what_a_rank_cannot_see_or_save_ends_the_run_on_all_ranks_and_nothing_is
     assert names == ["round-00000001", "round-00000002"]
     found = fitted(MODEL, None, "memory", saving=Saving(tmp_path / "full", resume=True))
     same(found["tensors"], unbroken(MODEL)["tensors"])
-
-
-def fitted_until(
-    ranks: Ranks, store: str, folder: Path, owner: type, call: str, victim: int
-) -> list[dict[str, Any]]:
-    """A rank dies when it makes a call for the third time; -1: nobody."""
-    count = iter(range(1, ROUNDS))
-    plain = getattr(owner, call)
-
-    def dying(*args: Any) -> Any:
-        if next(count) == 3 and ranks.rank == victim:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return plain(*args)
-
-    setattr(owner, call, dying)
-    try:
-        return [
-            fitted(
-                MODEL,
-                ranks,
-                store,
-                folder / "theta",
-                saving=Saving(folder / "saved", every=1, resume=True),
-            )
-        ]
-    except RankLostError:
-        return []
-
-
-COMMITS = [
-    ("disk rows", OnDisk, "_commit", 0),
-    ("disk rows", OnDisk, "_commit", 1),
-    ("disk", OnDisk, "_commit", 0),
-]
-COMMITS += [("host rows", Checkpoints, "complete", 0)]
-
-
-@pytest.mark.parametrize("case", COMMITS, ids=str)
-def test_a_rank_that_dies_between_prepare_and_commit_leaves_the_model_of_an_unbroken_run(
-    tmp_path: Path, case: tuple[str, type, str, int]
-) -> None:
-    """All ranks have written a round or a checkpoint, and one does not come to say so."""
-    store, *call, victim = case
-    assert on_ranks(
-        2, fitted_until, store, tmp_path, *call, victim, only=[1 - victim], timeout=10
-    ) == [[]]
-    every = on_ranks(2, fitted_until, store, tmp_path, *call, -1)
-    found = whole([own for [own] in every], store)
-    same(found["tensors"], unbroken(MODEL)["tensors"])
-    assert rest(found) == rest(unbroken(MODEL))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.in_process import wait_until
-from tests.helpers.commands import run_command, run_ranks, start, start_command
+from tests.helpers.commands import run_command, run_ranks, start, start_command, start_ranks
 
 TRAIN = (
     "train",
@@ -95,11 +95,12 @@ def test_a_run_whose_plan_has_one_sub_gcn_has_ranks(
 
 
 def test_a_signal_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
-    longer = (*TRAIN, *CARRY, "--epochs", 300, "--checkpoint-every", 1)
-    process = start(words(2, *longer, "--out", "cut"), tmp_path)
-    wait_until((tmp_path / "cut/checkpoints").exists, process)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    longer = (*TRAIN, *CARRY, "--hidden", 16, 16, "--epochs", 300, "--checkpoint-every", 1)
+    ranks = start_ranks(tmp_path, 2, *longer, "--out", "cut")
+    wait_until((tmp_path / "cut/checkpoints").exists, ranks[0])
+    for rank in ranks:  # as torchrun passes a signal on
+        rank.send_signal(signal.SIGTERM)
+    said = "".join(rank.communicate(timeout=60)[1] for rank in ranks)
     for line in (
         "stopping after this round",
         "resume with the same command and --out cut --resume",

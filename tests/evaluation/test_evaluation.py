@@ -55,9 +55,7 @@ def test_too_little_memory_says_how_much_is_needed() -> None:
     batch = random_batch(40_000, 40_000)
     model = random_model("gcn", [32])
     for method in ("auto", "layers"):
-        with refused(
-            "evaluation has 512 KiB of memory", "needs", "MiB on this graph", "or evaluate by parts"
-        ):
+        with refused("512 KiB", "needs", "MiB on this graph", "or evaluate by parts"):
             Evaluation(method, 2**19).prepare(model, batch)
 
 

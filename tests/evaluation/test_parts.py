@@ -150,7 +150,7 @@ def test_the_sample_is_scored_as_all_parts_score_it() -> None:
 
 def test_what_has_no_parts_or_no_score_is_refused() -> None:
     model = random_model("gcn", [6]).float()
-    with refused("parts is 61, expected 1 to 60, the nodes of the graph"):
+    with refused("parts is 61", "1 to 60"):
         Evaluation("parts", parts=61).prepare(model, BATCH)
     with refused("most nodes have no output", "leave out the sample"):
         predict(model, BATCH, SAMPLE)

@@ -20,7 +20,7 @@ from gistgnn.nn import GCN
 from gistgnn.theta.registry import Store
 from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
 from tests.helpers.models import PYG, C, F
-from tests.helpers.refusals import refused
+from tests.helpers.refusals import refused, refused_value
 
 
 def make(**options: Any) -> GIST:
@@ -49,6 +49,8 @@ def test_widths_of_numpy_and_of_units() -> None:
 
 
 ODD = type("Odd", (), {"__repr__": lambda _: "odd"})()  # no argument can be this
+# What a message calls an argument that users may give in several forms.
+WORDS = {"sampler": "(sampler|loader)", "widths": "(widths|width)"}
 
 
 def names_of(function: Any) -> set[str]:
@@ -58,12 +60,12 @@ def names_of(function: Any) -> set[str]:
 @pytest.mark.parametrize("name", sorted(names_of(GIST.fit) | {*Training.__dataclass_fields__}))
 def test_every_argument_of_fit_is_checked(name: str) -> None:
     for value in (ODD, "odd", -1, float("nan"), [ODD]):
-        with refused(""):
+        with refused_value(WORDS.get(name, name), value):
             make().fit(GRAPH, **{"epochs": 1, "progress": False, name: value})
 
 
 def test_what_a_new_user_forgets() -> None:
-    with refused("widths is missing: give the width of each hidden layer"):
+    with refused("widths is missing"):
         GIST(gcn(), sub_gcns=2)
     with refused("the data is a list; ", "examples/graph_classification.py"):
         make().fit([], epochs=1)  # type: ignore[arg-type]
@@ -74,7 +76,7 @@ def test_what_a_new_user_forgets() -> None:
 @pytest.mark.parametrize("name", sorted(names_of(GIST.__init__)))
 def test_every_argument_of_gist_is_checked(name: str) -> None:
     for value in (ODD, -1, float("nan"), [ODD], 10**30):
-        with refused(""):
+        with refused_value(WORDS.get(name, name), value):
             make(**{name: value})
 
 
@@ -88,13 +90,17 @@ def test_every_argument_of_a_loop_of_rounds_and_of_saving_is_checked(tmp_path: P
     for count in (-1, 1.5, None, 10**30):
         with refused("count is"):
             next(make().rounds(count))  # type: ignore[arg-type]
-    for odd in ({"path": 3}, {"every": 0}, {"every": 1.5}, {"resume": 1}, {"config": 3}):
-        with refused(""):
-            Saving(**{"path": tmp_path, **odd})
+    values: list[tuple[str, Any]] = [("path", 3), ("every", 0), ("every", 1.5)]
+    for name, value in [*values, ("resume", 1), ("config", 3)]:
+        with refused_value(name, value):
+            Saving(**{"path": tmp_path, name: value})
     assert Saving(str(tmp_path)).path == tmp_path  # type: ignore[arg-type]
-    for odd in ({"kind": ["memory"]}, {"kind": "disk", "folder": 3}, {"precision": 1}):
-        with refused(""):
-            Store(**odd)  # type: ignore[arg-type]
+    with refused_value("store", ["memory"]):
+        Store(["memory"])  # type: ignore[arg-type]
+    with refused_value("folder", 3):
+        Store("disk", folder=3)  # type: ignore[arg-type]
+    with refused_value("precision", 1):
+        Store(precision=1)  # type: ignore[arg-type]
 
 
 OF_FIT: dict[str, dict[str, Any]] = {

@@ -2,8 +2,7 @@
 ends the same.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,10 @@ from torch import Tensor, nn
 from gistgnn import GIST, Callback, Graph, Result, Saving
 from gistgnn.errors import InputError
 from gistgnn.fit.loop import Loop
-from gistgnn.fit.scorer import Scorer
 from gistgnn.sampling import forward, whole_graph
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta import Store
-from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same
+from tests.helpers.fitting import GRAPH, fit, gcn, same
 from tests.helpers.logs import logged
 from tests.helpers.refusals import full_disk, refused
 
@@ -43,22 +41,6 @@ class Fails(Callback):
             raise self._error
 
 
-@contextmanager
-def failing_scores(number: int, error: BaseException) -> Iterator[None]:
-    """Let the evaluation of one round fail, as the model's own code may."""
-    score = Scorer._score
-    calls = iter(range(1, 99))
-
-    def fails(self: Scorer) -> Any:
-        if next(calls) == number:
-            raise error
-        return score(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scorer, "_score", fails)
-        yield
-
-
 def run(gist: GIST, saving: Saving | None = None, callbacks: tuple[Any, ...] = ()) -> Result:
     return fit(gist, epochs=24, lr=0.03, saving=saving, callbacks=list(callbacks), evaluate_every=1)
 
@@ -67,69 +49,7 @@ def make(store: str | Store = "memory") -> GIST:
     return GIST(gcn(), (8, 7), 2, store=store)
 
 
-def outcome(gist: GIST, result: Result) -> tuple[Any, ...]:
-    tensors = [gist.theta.copy(), result.model.state_dict()]
-    values = [{name: tensor.tolist() for name, tensor in each.items()} for each in tensors]
-    return values, quiet(result.history), result.test, result.validation, result.progress.best_round
-
-
-@pytest.fixture(scope="module")
-def unbroken() -> tuple[Any, ...]:
-    gist = make()
-    result = run(gist)
-    assert result.progress.rounds == ROUNDS
-    return outcome(gist, result)
-
-
-FAILURES: dict[str, type[BaseException]] = {
-    "no memory": MemoryError,
-    "the model's own error": RuntimeError,
-    "Ctrl-C": KeyboardInterrupt,
-}
-
-
-@pytest.mark.parametrize(("store", "every"), [("memory", None), ("disk", 1)])
-@pytest.mark.parametrize("number", [1, ROUNDS])
-@pytest.mark.parametrize("failure", [*FAILURES, "on_evaluation", "on_round_end"])
-def test_a_failure_after_a_round_costs_nothing(
-    failure: str,
-    number: int,
-    every: int | None,
-    store: str,
-    tmp_path: Path,
-    unbroken: tuple[Any, ...],
-) -> None:
-    place: Any = Store("disk", tmp_path / "theta") if store == "disk" else store
-    saving = Saving(tmp_path / "c", every=every)
-    gist = make(place)
-    in_evaluation = failure in FAILURES
-    error = FAILURES.get(failure, BrokenError)()
-    callbacks = () if in_evaluation else (Fails(failure, number, error),)
-    with (
-        failing_scores(number if in_evaluation else 0, error),
-        pytest.raises(type(error)) as caught,
-    ):
-        run(gist, saving, callbacks)
-    assert f"the state after round {number} is saved in {saving.path}" in caught.value.__notes__[0]
-    trained = gist.theta.copy()
-    if isinstance(caught.value, Exception):
-        so_far = caught.value.result  # type: ignore[attr-defined]
-        assert (so_far.interrupted, so_far.progress.rounds) == (True, number)
-    del gist
-    for _ in range(2):  # and once more, when it is finished
-        resumed = make(place)
-        result = run(resumed, Saving(saving.path, every=every, resume=True))
-        if number == ROUNDS:
-            assert same(resumed.theta.copy(), trained)
-        assert outcome(resumed, result) == unbroken
-        del resumed
-        if store == "disk":
-            break
-
-
-def test_an_error_while_sub_gcns_train_leaves_the_last_round(
-    tmp_path: Path, unbroken: tuple[Any, ...]
-) -> None:
+def test_an_error_while_sub_gcns_train_leaves_the_last_round(tmp_path: Path) -> None:
     calls = iter(range(99))
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:

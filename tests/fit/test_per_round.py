@@ -28,11 +28,17 @@ def trainer(kind: type[GIST] = GIST, m: int = 2) -> GIST:
 
 
 class Measuring(InTurn):
-    """Returns one more number of each sub-GCN: the square of its index and one."""
+    """Returns more numbers: of each sub-GCN the square of its index and one, and one of the first
+    two alone.
+    """
 
     def __call__(self, *given: Any) -> Any:
         numbers = super().__call__(*given)
-        return {i: {**values, "square": float((i + 1) ** 2)} for i, values in numbers.items()}
+        for i, values in numbers.items():
+            values["square"] = float((i + 1) ** 2)
+            if i < 2:
+                values["of two"] = i + 2.0
+        return numbers
 
 
 class Losses:
@@ -62,7 +68,9 @@ def test_every_round_has_its_loss_and_the_history_those_of_its_evaluations() -> 
 def test_a_number_that_a_runner_measures_comes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gistgnn.runners.in_turn.InTurn", Measuring)
     result = trainer(m=3).fit(GRAPH, runner="in-turn", **RUN)
-    assert all(entry["square"] == pytest.approx((1 + 4 + 9) / 3) for entry in result.per_round)
+    for entry in result.per_round:
+        assert entry["square"] == pytest.approx((1 + 4 + 9) / 3)
+        assert entry["of two"] == pytest.approx((2 + 3) / 2)
 
 
 def test_a_resumed_run_has_the_numbers_of_all_its_rounds(tmp_path: Path) -> None:

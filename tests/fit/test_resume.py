@@ -74,25 +74,6 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: 
     assert run(tmp_path, saving=saving, **options) == run(None, **{**options, "store": "memory"})
 
 
-def test_a_run_that_ctrl_c_ends_goes_on_from_its_last_round(tmp_path: Path) -> None:
-    def interrupted() -> bool:
-        raise KeyboardInterrupt
-
-    path = tmp_path / "checkpoints"
-    asked = iter(range(1000))
-    with pytest.raises(KeyboardInterrupt):
-        fit(
-            make(),
-            callbacks=[InterruptWhen(lambda: next(asked) == 4 and interrupted())],
-            saving=Saving(path, every=2),
-        )
-    assert [place.name for place in Checkpoints(path).whole()] == [
-        "round-00000004",
-        "round-00000005",
-    ]
-    assert run(None, saving=Saving(path, resume=True)) == unbroken()
-
-
 @pytest.mark.parametrize(("every", "options"), [(1, {"epochs": 600, "patience": 2}), (ROUNDS, {})])
 def test_resuming_a_finished_run_returns_it(
     tmp_path: Path, every: int, options: dict[str, Any]

@@ -110,7 +110,7 @@ def test_nodes_alone_need_no_labels(tmp_path: Path, suffix: str) -> None:
 
 
 def test_wrong_values_name_the_file(tmp_path: Path) -> None:
-    with refused("graph.csv is a table: make a graph by `gistgnn convert "):
+    with refused("graph.csv", "gistgnn convert"):
         load_file(tmp_path / "graph.csv")
     npz(tmp_path / "g.npz", val=np.array([1, 2]), train=np.array([0, 1]))
     refuses(tmp_path / "g.npz", "train and val share 1 nodes")

@@ -116,12 +116,17 @@ def run_ranks(
     last: tuple[object, ...] = (),
 ) -> list[Completed]:
     """Run `gistgnn` on ranks of this machine; `last` are more arguments for the last rank alone."""
+    ranks = start_ranks(folder, count, *args, restarts=restarts, last=last)
+    return [rank.completed(timeout) for rank in ranks]
+
+
+def start_ranks(
+    folder: Path, count: int, *args: object, restarts: int = 0, last: tuple[object, ...] = ()
+) -> list[Forked]:
+    """Start `gistgnn` on ranks of this machine; arguments as for `run_ranks`."""
     words = [[*map(str, args)]] * (count - 1) + [[*map(str, (*args, *last))]]
     told = _told_by_torchrun(count, restarts)
-    ranks = [
-        Forked(folder, _main, own, **environ) for environ, own in zip(told, words, strict=True)
-    ]
-    return [rank.completed(timeout) for rank in ranks]
+    return [Forked(folder, _main, own, **environ) for environ, own in zip(told, words, strict=True)]
 
 
 def run_program(

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -27,8 +26,7 @@ from gistgnn.settings import Training
 from gistgnn.storage.record import Record, Workers
 from tests.cli.in_process import refused, run
 from tests.distributed.launch import on_ranks
-from tests.distributed.test_command import words
-from tests.helpers.commands import environment
+from tests.helpers.commands import run_ranks
 from tests.paper.test_reproduce import TINY, reproduce, written
 
 
@@ -50,19 +48,10 @@ def test_one_page_has_times_of_one_device_and_of_a_worker(
     out = Path(shutil.copytree(reproduced("local-sgd"), tmp_path / "out"))
     alone = table(out)
     assert "ranks" not in alone[0]
-    started = words(
-        2, "reproduce", "local-sgd", "--datasets", "digits", *TINY["local-sgd"][0], "--out", out
-    )
-    settings = {
-        "cwd": tmp_path,
-        "env": environment(),
-        "capture_output": True,
-        "text": True,
-        "timeout": 120,
-    }
-    process = subprocess.run(started, check=False, **settings)  # type: ignore[call-overload]
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.count("written: ") == 1
+    options = ("--datasets", "digits", *TINY["local-sgd"][0], "--out", out)
+    ranks = run_ranks(tmp_path, 2, "reproduce", "local-sgd", *options)
+    assert [rank.returncode for rank in ranks] == [0, 0], ranks[0].stderr
+    assert "".join(rank.stdout for rank in ranks).count("written: ") == 1
     rows = table(out)
     assert [{name: row[name] for name in alone[0]} for row in rows] == alone
     for row in rows:

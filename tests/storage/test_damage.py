@@ -2,6 +2,7 @@
 written.
 """
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from gistgnn import load
+from gistgnn import GIST, Saving, load, load_run
 from gistgnn.errors import InputError
+from gistgnn.fit.result import Progress
 from gistgnn.graphs import Graph, load_nodes, save_file
 from gistgnn.graphs.folder import MANIFEST, verify
+from gistgnn.storage.checkpoints import Checkpoint
 from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import check_digest, read_tensors, write_tensors
 from tests.graph_folders.folders import some_graph
 from tests.graphs.samples import arguments, arrays_of, as_data
 from tests.helpers.clustered_folders import make_clustered
+from tests.helpers.fitting import fit, gcn
 from tests.helpers.flips import flipped, some_bytes
 
 TENSORS = {"a": torch.arange(9.0), "b": torch.ones(3, 2, dtype=torch.bfloat16)}
@@ -28,11 +32,11 @@ SMALL = Graph.build(**arguments())
 
 
 class Kind(NamedTuple):
-    name: str  # of the file
+    name: str  # of the file, with a star where it has a digest
     write: Callable[[Path], object]  # writes it in a folder
     check: Callable[[Path], Any]  # finds every changed byte
     read: Callable[[Path], Any]  # finds a file of another size
-    strict: bool = True  # no byte of it may change
+    least: float = 1.0  # the share of changed bytes that are refused; the others change nothing
 
 
 def tensor_file(folder: Path) -> None:
@@ -41,6 +45,26 @@ def tensor_file(folder: Path) -> None:
 
 def graph_folder(folder: Path) -> None:
     make_clustered(some_graph(edge_weight=torch.rand(300)), 4, folder / "made")
+
+
+def saved_run(folder: Path) -> None:
+    """A run with a checkpoint after each of two rounds, and its result."""
+    saving = Saving(folder / "checkpoints", every=1)
+    fit(GIST(gcn(), (2,), 1), epochs=4, evaluate_every=9, saving=saving).save(folder / "run")
+    state = json.loads((folder / "checkpoints/round-00000002/state.json").read_text())
+    (folder / "run.json").write_text(json.dumps(state["run"]))
+
+
+def checkpoint(path: Path) -> dict[str, Any]:
+    run = json.loads((path.parents[2] / "run.json").read_text())
+    saved = Checkpoint(path.parent, run)
+    tensors = {name: saved.tensor(name).tolist() for name in saved.shapes}
+    return {"state": repr(saved.state_as(Progress)), **tensors}
+
+
+def result_of_run(path: Path) -> list[Any]:
+    result = load_run(path.parent, gcn())
+    return [repr(result), [tensor.tolist() for tensor in result.model.state_dict().values()]]
 
 
 def verified(path: Path) -> int:
@@ -66,7 +90,7 @@ KINDS = (
         lambda folder: write_json(folder / "r.json", CONTENT, indent=2),
         content,
         content,
-        strict=False,
+        least=0.4,
     ),
     Kind(
         "t",
@@ -74,13 +98,13 @@ KINDS = (
         lambda path: check_digest(path, path.with_name("digest").read_text(), "do it again"),
         lambda path: len(read_tensors(path, "do it again")),
     ),
-    Kind("g.npz", lambda folder: save_file(SMALL, folder / "g.npz"), values, nodes, strict=False),
+    Kind("g.npz", lambda folder: save_file(SMALL, folder / "g.npz"), values, nodes, least=0.4),
     Kind(
         "g.pt",
         lambda folder: torch.save(as_data(SMALL), folder / "g.pt"),
         values,
         nodes,
-        strict=False,
+        least=0.4,
     ),
     *(
         Kind(
@@ -88,9 +112,18 @@ KINDS = (
             graph_folder,
             verified,
             lambda path: load(path.parent).num_edges,
-            name != MANIFEST,
+            0.4 if name == MANIFEST else 1.0,
         )
         for name in (*(f"{array}.npy" for array in ARRAYS), MANIFEST)
+    ),
+    *(
+        Kind(f"checkpoints/round-00000002/{name}", saved_run, checkpoint, checkpoint, least)
+        # its last byte is a newline
+        for name, least in (("rank-*.safetensors", 1.0), ("state.json", 0.99))
+    ),
+    *(
+        Kind(f"run/{name}", saved_run, result_of_run, result_of_run, least)
+        for name, least in (("model.safetensors", 1.0), ("result.json", 0.4))
     ),
 )
 
@@ -108,29 +141,29 @@ def refuses(read: Callable[[Path], Any], path: Path, whole: Any) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 def test_a_damaged_file_is_refused_or_read_as_it_was(kind: Kind, tmp_path: Path) -> None:
-    name, write, check, read, strict = kind
-    write(tmp_path)
-    path = tmp_path / name
-    checked = check(path)
-    whole = read(path)
+    kind.write(tmp_path)
+    (path,) = tmp_path.glob(kind.name)
+    strict = kind.least == 1.0
+    checked = kind.check(path)
+    whole = kind.read(path)
     data = path.read_bytes()
     flips = []
     for place in some_bytes(path, 40 if strict else 200):
         with flipped(path, place):
-            flips.append(refuses(check, path, checked))
-    assert all(flips) if strict else sum(flips) > 0.4 * len(flips)
-    assert check(path) == checked
+            flips.append(refuses(kind.check, path, checked))
+    assert sum(flips) >= kind.least * len(flips)
+    assert kind.check(path) == checked
     for damaged in (b"", data[:5], data[: len(data) // 2], b"edge_index,x,y\n"):
         path.write_bytes(damaged)
-        assert refuses(read, path, None)
+        assert refuses(kind.read, path, None)
     for damaged in (data[:-1], data + b"\0"):
         path.write_bytes(damaged)
-        assert refuses(read, path, whole) or not strict
+        assert refuses(kind.read, path, whole) or not strict
     path.unlink()
     with pytest.raises(InputError):
-        check(path)
+        kind.check(path)
     os.mkfifo(path)
-    assert refuses(check, path, None)
+    assert refuses(kind.check, path, None)
     path.unlink()
     path.mkdir()
-    assert refuses(check, path, None)
+    assert refuses(kind.check, path, None)

@@ -70,7 +70,7 @@ def test_what_cannot_be_read_or_written_is_refused(tmp_path: Path) -> None:
     ):
         with refused(str(tmp_path / "missing"), "No such file", "do it again"):
             use(tmp_path / "missing")
-    with refused("'w' is torch.complex64, expected one of torch.float64", "convert it"):
+    with refused("'w'", "complex64", "convert it"):
         stored.write_tensors(tmp_path / "t", {"w": torch.zeros(2, dtype=torch.complex64)})
     with pytest.raises(IsADirectoryError):  # the library's error is the system's
         stored.write_tensors(tmp_path, {"a": torch.ones(3)})

@@ -118,6 +118,19 @@ def test_sub_gcns_are_slices_of_theta_of_which_sums_over_features_are_scaled(
             torch.testing.assert_close(tensor, held * factor, rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("m", [2, 4])
+def test_sub_gcns_begin_with_the_scale_of_narrow_models(m: int) -> None:
+    """What an initialiser gives follows from the fan-in, which is that of a narrow model."""
+    width = 512
+    gist = GIST(OURS["gcn"], (width, width), m, width_scaling="none", regression=True)
+    gist.begin_run(averages=True)
+    narrow = tensors(OURS["gcn"]((width // m, width // m)))
+    (first, *_) = gist.begin_round()
+    for name, tensor in tensors(first).items():
+        if tensor.dim() == 2 and "convs.0" not in name:  # the first layer sums over input features
+            assert float(tensor.std() / narrow[name].std()) == pytest.approx(1, rel=0.1), name
+
+
 def regression_graph() -> Graph:
     targets = GRAPH.x @ torch.linspace(-1, 1, GRAPH.num_features)
     splits = {name: getattr(GRAPH, name) for name in ("train", "val", "test")}

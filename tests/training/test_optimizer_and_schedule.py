@@ -36,9 +36,7 @@ def test_an_optimiser_gets_the_settings_that_are_not_zero() -> None:
 def test_what_is_no_optimiser_of_a_round_is_refused() -> None:
     wrong: dict[str, Any] = {
         "cannot be made": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
-        "has the learning rate 0.1, not lr, which is 0.01": lambda parameters, lr: torch.optim.SGD(
-            parameters, lr=0.1
-        ),
+        "the learning rate 0.1, not lr": lambda parameters, lr: torch.optim.SGD(parameters, lr=0.1),
         "cannot take a step": torch.optim.LBFGS,
         "gave a Linear": lambda parameters, lr: nn.Linear(2, 2),
     }
@@ -49,9 +47,7 @@ def test_what_is_no_optimiser_of_a_round_is_refused() -> None:
     with refused("the optimizer Muon", "convs.0.bias"):  # it takes matrices alone
         check_optimizer(Training(1, optimizer=torch.optim.Muon), model)
     check_optimizer(Training(1, optimizer=torch.optim.Muon), nn.Linear(3, 3, bias=False))
-    with refused(
-        "the optimizer Adafactor keeps 'row_var' of convs.0.weight", "optimizer_state='reset'"
-    ):
+    with refused("Adafactor", "convs.0.weight", "optimizer_state='reset'"):
         check_optimizer(Training(1, optimizer=torch.optim.Adafactor), model)
     check_optimizer(Training(1, optimizer=torch.optim.Adafactor, optimizer_state="reset"), model)
 
@@ -222,7 +218,7 @@ def test_what_is_no_schedule_is_refused() -> None:
     ):
         with refused("the schedule"):
             check_schedule(Training(1, schedule=schedule))
-    with refused("schedule is '<lambda>', but a budget trains by cosine cycles"):
+    with refused("schedule is '<lambda>'", "budget"):
         Training(budget=1, schedule=lambda progress: 1.0)
 
 
@@ -236,7 +232,7 @@ def test_settings_survive_json_as_names() -> None:
     names = [record[name] for name in ("optimizer", "schedule", "loss", "metric")]
     assert names == ["NAdam", "<lambda>", "CrossEntropyLoss", "rates"]
     # a function is not saved with a run
-    with refused("'CrossEntropyLoss', expected one of cross-entropy"):
+    with refused("loss", "'CrossEntropyLoss'"):
         Training(**record)
     plain = Training(3)
     assert not plain.as_dict().keys() & {"loss", "metric", "class_weights", "label_smoothing"}
