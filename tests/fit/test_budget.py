@@ -170,6 +170,23 @@ def test_a_run_ends_with_its_budget(
     assert [entry["round"] for entry in result.history][-1] == result.progress.rounds
 
 
+@pytest.mark.parametrize(
+    ("step_seconds", "least", "most"),
+    [
+        (0.002, 54, 60),  # The least steps of a first cycle.
+        (0.1, 8, 10),  # What a second has time for.
+        (3.0, 1, 1),  # One step, however slow.
+    ],
+)
+def test_a_budget_that_is_used_up_trains_for_a_second_or_its_least_steps(
+    machine: MakeMachine, step_seconds: float, least: int, most: int
+) -> None:
+    machine(lambda m, _: step_seconds)
+    result = make(NARROW).fit(GRAPH, budget=0.3, progress=False)
+    assert least <= result.progress.steps <= most
+    assert result.test
+
+
 def test_cycles_double_and_the_rate_falls_in_each(machine: MakeMachine) -> None:
     machine(lambda m, _: 0.002 / m)
     begun: list[int] = []

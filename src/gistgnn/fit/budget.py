@@ -41,8 +41,10 @@ CAREFUL = 0.95  # The last cycle plans this share of the steps for which there s
 WORTH_IT = 0.05  # With less than this share of the budget left, there is no other cycle.
 # In the first cycle, evaluations take about this share of the time of the steps at most.
 EVALUATIONS = 0.1
-# The first cycle gets this share of the budget, even if a slow machine has used up all of it.
+# The first cycle gets this share of the budget, and the time of the least steps of a cycle up to this
+# many seconds, even if all of the budget is used up: an untrained model is of no use.
 AT_LEAST = 0.1
+SECONDS_OF_LEAST_STEPS = 1.0
 
 
 def fit_within(setup: Setup, train: Train) -> Result:
@@ -221,8 +223,17 @@ class _BudgetRun:
         parts = self._ranks.count
         left = self._clock.left - (parts * state.evaluation_seconds if parts > 1 else 0.0)
         if state.cycles == 0:
-            return max(left, AT_LEAST * self._clock.seconds + state.evaluation_seconds)
+            return max(left, self._least_seconds + state.evaluation_seconds)
         return max(left, 1e-3)
+
+    @property
+    def _least_seconds(self) -> float:
+        """The seconds of steps that the first cycle gets, whatever is left of the budget."""
+        state = self._state
+        assert state.choice is not None
+        least_steps = state.choice.batch_divisor * FIRST_STEPS[0]
+        seconds = (1 + EVALUATIONS) * least_steps * state.step_seconds
+        return max(AT_LEAST * self._clock.seconds, min(seconds, SECONDS_OF_LEAST_STEPS))
 
     def _train_cycle(self) -> None:
         """Train the chosen part from where it is, for the steps that were planned."""
@@ -254,6 +265,9 @@ class _BudgetRun:
         runs = self._runs
         if self._ranks.count > 1:
             runs = runs.of_part(self._ranks.rank)
+        seconds = self._seconds_of_training
+        # The least steps of a first cycle are taken, however long it prepares and evaluates.
+        is_least = state.cycles == 0 and seconds <= self._least_seconds + state.evaluation_seconds
         try:
             self._last = runs.train(
                 runs.model(widths_of_part(self._gist, m)),
@@ -261,7 +275,7 @@ class _BudgetRun:
                 title=f"cycle {state.cycles + 1}, of width {width_in_words(self._gist, m)}",
                 folder=self._folder,
                 init=self._latest or None,
-                max_seconds=self._seconds_of_training,
+                max_seconds=None if is_least else seconds,
             )
         except DivergedError as error:
             self._last = error.result
