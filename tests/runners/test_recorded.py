@@ -2,6 +2,8 @@
 one.
 """
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -120,6 +122,27 @@ def test_settings_hold_in_recorded_steps(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("m", [1, 3, 4])
 def test_one_sub_gcn_and_blocks_of_several_sizes_are_recorded(m: int) -> None:
     agree("graphsage", "precomputed", m)
+
+
+@pytest.mark.parametrize("kind", ["full", "batches", "precomputed"])
+def test_a_runner_that_is_gone_leaves_no_memory_on_the_gpu(kind: str) -> None:
+    """Memory on a GPU must not wait until Python looks for cycles of references."""
+    training = Training(1, **SGD)
+    gc.disable()
+    try:
+        with pretended_gpu():
+            gist = GIST(lambda widths: model("graphsage", widths), (16, 16), 2, device="cuda:0")
+            run = Fused()
+            # So few steps that the pretended recording, which keeps its function, is not made.
+            steps = StepRange(0, STEPS_BEFORE - 1, ZETA)
+            run(gist.begin_round(), sampler_of(kind, "cuda:0"), training, steps, 0)
+            [group] = run._groups
+            assert group.is_recorded
+            reference = weakref.ref(group)
+            del run, group
+            assert reference() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("kind", ["full", "batches", "precomputed"])

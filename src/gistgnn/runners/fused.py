@@ -254,11 +254,11 @@ class Group:
         if not self._has_begun:
             self._has_begun = True
             self._recorded = recorded_steps(
-                self.first, batch, sampler, self._training, self._take_step, self._optimizer
+                self.first, batch, sampler, self._training, self._optimizer
             )
         steps.follow_schedule(self._optimizer, self._training, k)
         if self._recorded is not None and self._recorded.fits(batch):
-            return self._recorded.step(batch)
+            return self._recorded.step(self._take_step, batch)
         return self._take_step(batch)
 
     def _take_step(self, batch: Batch) -> Tensor:

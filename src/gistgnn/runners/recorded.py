@@ -186,19 +186,11 @@ class RecordedSteps:
     on which steps were recorded, and a resumed run is the unbroken one.
 
     Args:
-        take_step: computes the losses of a batch, [m], and takes a step, without waiting for the
-            GPU.
-        optimizer: what takes it. Its learning rates become tensors.
+        optimizer: what takes the steps. Its learning rates become tensors.
         batches: what the steps are taken on.
     """
 
-    def __init__(
-        self,
-        take_step: Callable[[Batch], Tensor],
-        optimizer: Optimizer,
-        batches: FixedBatch | ConstantBatch,
-    ) -> None:
-        self._take_step = take_step
+    def __init__(self, optimizer: Optimizer, batches: FixedBatch | ConstantBatch) -> None:
         self._optimizer = optimizer
         self._batches = batches
         self._stream = torch.cuda.Stream()
@@ -214,8 +206,14 @@ class RecordedSteps:
         """Whether a step can be taken on a batch."""
         return self._batches.fits(batch)
 
-    def step(self, batch: Batch) -> Tensor:
+    def step(self, take_step: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
         """Take a step on a batch that fits.
+
+        Args:
+            take_step: computes the losses of a batch, [m], and takes a step, without waiting for
+                the GPU. It is not kept: what takes the steps has this object, and a cycle would
+                keep its memory on the GPU until Python looks for cycles.
+            batch: what the step is taken on.
 
         Returns:
             The losses, [m], which the next step overwrites.
@@ -223,24 +221,22 @@ class RecordedSteps:
         self._batches.copy(batch)
         self._steps += 1
         if self._recording is None and self._steps > STEPS_BEFORE and self.failure is None:
-            self._record()
+            self._record(take_step)
         if self._recording is not None:
             self._recording.replay()
             return self._recording.result
         # Where a recording is made later, libraries prepare themselves on its stream.
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            losses = self._take_step(self._batches.batch())
+            losses = take_step(self._batches.batch())
         torch.cuda.current_stream().wait_stream(self._stream)
         return losses
 
-    def _record(self) -> None:
+    def _record(self, take_step: Callable[[Batch], Tensor]) -> None:
         # The recording then has memory of its own for gradients.
         self._optimizer.zero_grad(set_to_none=True)
         try:
-            self._recording = Recording(
-                lambda: self._take_step(self._batches.batch()), self._stream
-            )
+            self._recording = Recording(lambda: take_step(self._batches.batch()), self._stream)
         except RuntimeError as error:  # There may be too little memory.
             self.failure = reason(error)
             log.info("steps are not recorded on the GPU: %s", self.failure)
@@ -251,18 +247,17 @@ def recorded_steps(
     batch: Batch,
     sampler: Sampler,
     training: Training,
-    take_step: Callable[[Batch], Tensor],
     optimizer: Optimizer,
 ) -> RecordedSteps | None:
     """Return the recorded steps of a model on a sampler's batches; None if they cannot be."""
     if not can_record(model, batch, training):
         return None
     if isinstance(sampler, FullGraph):
-        return RecordedSteps(take_step, optimizer, ConstantBatch(batch))
+        return RecordedSteps(optimizer, ConstantBatch(batch))
     if sampler.largest_batch is None or batch.is_sparse or batch.edge_data:
         return None
     nodes, edges = (-(-size // SIZES) * SIZES for size in sampler.largest_batch)
-    return RecordedSteps(take_step, optimizer, FixedBatch(batch, nodes + SIZES, edges))
+    return RecordedSteps(optimizer, FixedBatch(batch, nodes + SIZES, edges))
 
 
 def can_record(model: nn.Module, batch: Batch, training: Training) -> bool:
