@@ -63,7 +63,7 @@ def values(batch: Batch) -> dict[str, Tensor]:
 def test_they_are_the_batches_of_the_host(
     options: dict[str, Any], data: bool, dense: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_DENSE", dense)
+    monkeypatch.setattr(module, "_MOST_IN_DENSE", dense)
     graph = with_data(GRAPH) if data else GRAPH
     found = []
     for device in ("cpu", "cuda:0"):
