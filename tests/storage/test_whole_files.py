@@ -62,17 +62,9 @@ def test_what_cannot_be_written_is_refused_and_stays(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     before = sorted(tmp_path.iterdir())
-    whys = {
-        "file/result.json": "",
-        "file/deep/result.json": "",
-        "folder": "",
-        "pipe": "it is a pipe, a socket or a",
-    }
-    for name, why in whys.items():
-        with (
-            refused("cannot write", str(tmp_path / name), why),
-            replacing(tmp_path / name) as temporary,
-        ):
+    for name in ("file/result.json", "file/deep/result.json", "folder", "pipe"):
+        path = tmp_path / name
+        with refused("cannot write", str(path)), replacing(path) as temporary:
             temporary.write_text("x")
     assert sorted(tmp_path.iterdir()) == before
     assert (tmp_path / "file").read_text() == "mine"
