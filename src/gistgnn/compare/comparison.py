@@ -37,7 +37,7 @@ NOTES = (
 
 
 NORMS = (
-    "Each row has the norm that `gistgnn train` chooses at its m; --norm gives all rows the same."
+    "Each row has the norm that gistgnn train chooses at its m; --norm gives all rows the same."
 )
 
 # They are not named in a row: the table has columns for two, and the others do not decide the
