@@ -39,6 +39,22 @@ def test_a_batch_has_whole_clusters(q: int) -> None:
         assert torch.equal(nodes.sort().values, inside.nonzero().squeeze(1))
 
 
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("q", [1, 2, 3])
+def test_a_batch_has_the_edges_inside_it(q: int, *, alone: bool) -> None:
+    """With `alone` it has only those inside a cluster."""
+    clusters = cluster(GRAPH.edge_index, 40, 8, "random")
+    assignment = clusters.assignment
+    sources, targets = GRAPH.edge_index
+    for batch in ClusterBatches(WHOLE, clusters, q, precompute=False, alone=alone).batches(0, 9):
+        nodes = (batch.x[:, None] == GRAPH.x[None]).all(dim=2).nonzero()[:, 1]
+        is_inside = torch.isin(sources, nodes) & torch.isin(targets, nodes)
+        if alone:
+            is_inside &= assignment[sources] == assignment[targets]
+        expected = GRAPH.edge_index[:, is_inside].T.tolist()
+        assert sorted(nodes[batch.edge_index].T.tolist()) == sorted(expected)
+
+
 def test_smaller_batches_are_of_the_same_clusters() -> None:
     usual = ClusterSampling(method="random").sampler(WHOLE, seed=0)
     smaller = usual.with_smaller_batches(4)

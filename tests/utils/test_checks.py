@@ -41,6 +41,9 @@ def test_what_is_refused_and_what_is_not() -> None:
             check(*arguments)
     for number in (0, -0.0, 1e-320, 1e308, 7):
         checks.check_number("lr", number)
+    with refused("lr is 0.5"):
+        checks.check_number("lr", 0.5, below=0.5)
+    checks.check_number("lr", 0.49, below=0.5)
     checks.check_count("seed", LARGEST, least=0, most=LARGEST)
     checks.check_count("epochs", checks.MOST)
     checks.check_name("name", "a" * 255)
