@@ -100,7 +100,7 @@ def test_data_parallel_steps_by_the_mean_of_all_gradients(workers: int, norm: st
     fit(gist)
     if norm == "none":
         close(gist.model(), model)
-    # A bias before a norm has a gradient of zero but for rounding, of which Adam makes a large step.
+    # A bias before a norm has no gradient but for rounding, of which Adam makes a large step.
     for name, buffer in model.named_buffers():
         if name.endswith("running_var"):
             found = gist.model().get_buffer(name)

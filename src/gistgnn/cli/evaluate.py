@@ -76,8 +76,9 @@ def add_parser(commands: Any) -> None:
 
 
 def open_best(directory: Path, function: str | None) -> "tuple[RunConfig, Record, nn.Module]":
-    """Return the configuration of a run, its record and its best model; print what a user has
-    to know of it.
+    """Return a run's configuration, record and best model.
+
+    Prints what a user has to know of the run.
 
     Args:
         directory: of the run.
@@ -103,8 +104,9 @@ def open_best(directory: Path, function: str | None) -> "tuple[RunConfig, Record
 
 
 def _load(args: argparse.Namespace) -> "tuple[RunConfig, Record, nn.Module, Evaluation, str]":
-    """Return the configuration of a run, its record, its model on the device, its evaluation and
-    the data root.
+    """Return a run's configuration, record, model, evaluation and data root.
+
+    The model is on the device.
     """
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import choose_device, read_record
@@ -196,8 +198,9 @@ def _prepared(
 
 
 def _with_classes(classes: int, graph: "Graph") -> "Graph":
-    """Return a graph with as many classes as a run's, of which it may lack some; refuse one with
-    others.
+    """Return a graph with as many classes as a run's.
+
+    It may lack some of them. A graph with others is refused.
     """
     if graph.num_classes == classes:
         return graph

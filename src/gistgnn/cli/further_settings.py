@@ -98,8 +98,9 @@ def list_of_settings() -> str:
 
 
 def further_settings(args: argparse.Namespace) -> Settings:
-    """Return the settings of ``--set``, by the part of the run that they belong to and by their
-    field there.
+    """Return the settings of ``--set``.
+
+    They are grouped by the part of the run that they belong to, and named by their field there.
     """
     settings: Settings = defaultdict(dict)
     for name, value in args.further or ():
@@ -109,8 +110,9 @@ def further_settings(args: argparse.Namespace) -> Settings:
 
 
 def read_setting(text: str) -> tuple[str, Any]:
-    """Read a setting such as momentum=0.9 or partition_dims=0,1: its value is JSON, numbers with
-    commas, or text.
+    """Read a setting such as momentum=0.9 or partition_dims=0,1.
+
+    Its value is JSON, numbers with commas, or text.
     """
     name, value = keyword(text)
     if name not in SETTINGS:
@@ -129,8 +131,9 @@ def read_setting(text: str) -> tuple[str, Any]:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """Return the value; refuse what its field refuses. Samplers and the evaluation check theirs
-    later.
+    """Return the value, or refuse what its field refuses.
+
+    Samplers and the evaluation check their values later.
     """
     part, field = SETTINGS[name]
     if part not in _CLASSES:

@@ -69,8 +69,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
-    """Return the runs in folders, at any depth, the oldest result first; those without a result
-    come last.
+    """Return the runs in folders, at any depth.
+
+    The oldest result comes first. Runs without a result come last.
     """
     # What is not known is None. The state is "finished", "interrupted", "diverged", "unfinished" or
     # "unreadable".

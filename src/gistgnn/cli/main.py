@@ -67,8 +67,9 @@ def make_parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 2 for bad input, 128 + signal when a
-    signal has ended it.
+    """Run the command line and return its exit status.
+
+    It is 0, 2 for bad input, or 128 + signal where a signal has ended the command.
     """
     open_streams()
     words = sys.argv[1:] if argv is None else [*argv]

@@ -275,8 +275,9 @@ def add_fields(
     *names: str,
     special: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
-    """Add the options of some settings of a dataclass, or of an object whose values are the
-    defaults.
+    """Add the options of some settings.
+
+    The settings are fields of a dataclass, or of an object whose values are the defaults.
     """
     # `special` has by name what wins over the field's arguments of `add_argument`; and `flag`, and
     # `shown`, the default in the help. See `gistgnn.utils.checks`.
@@ -330,8 +331,9 @@ def _word_or_integer(words: tuple[str, ...], text: str) -> int | str:
 
 
 def data_root() -> str:
-    """Return where named data sets are, unless an option says it: the environment variable
-    GISTGNN_DATA, or data.
+    """Return where named data sets are, unless an option says it.
+
+    That is the environment variable GISTGNN_DATA, or else data.
     """
     return os.environ.get("GISTGNN_DATA") or "data"
 
@@ -358,8 +360,9 @@ def print_json(record: Any) -> int:
 def add_evaluation_options(
     parser: Parser, *, default: str | None, parts: bool = True, sample: bool = True
 ) -> None:
-    """Add the options of the evaluation; its default method is `default`, or if that is None the
-    run's.
+    """Add the options of the evaluation.
+
+    Its default method is `default`, or the run's where that is None.
     """
     add = parser.add_group("evaluation").add_argument
     text = (
@@ -395,8 +398,9 @@ def add_evaluation_options(
 
 
 def evaluation_of(args: argparse.Namespace, run: "Evaluation") -> "Evaluation":
-    """Return the evaluation that the options describe. With the method of a run, its values are the
-    defaults.
+    """Return the evaluation that the options describe.
+
+    With the method of a run, that run's values are the defaults.
     """
     from gistgnn.evaluation import Evaluation
 
@@ -415,8 +419,9 @@ def evaluation_of(args: argparse.Namespace, run: "Evaluation") -> "Evaluation":
 def within(
     kind: Callable[[str], Any], least: float, most: float, expected: str
 ) -> Callable[[str], Any]:
-    """Return a function that reads a number from `least` to `most`; `expected` is what its message
-    expects.
+    """Return a function that reads a number from `least` to `most`.
+
+    `expected` is what its message says was expected.
     """
 
     def read(text: str) -> Any:
@@ -446,8 +451,9 @@ def device(text: str) -> str:
 
 
 def memory_size(text: str) -> int:
-    """Read a size of memory such as 32GB, 1.75GiB or 4 (GiB); return bytes. GB are 2^30 bytes, as
-    memory is sold.
+    """Read a size of memory such as 32GB, 1.75GiB or 4 (GiB); return bytes.
+
+    GB are 2^30 bytes, as memory is sold.
     """
     units = {"": 2**30, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
     return max(

@@ -78,8 +78,9 @@ def _run(args: argparse.Namespace) -> int:
     sizes = sizes_of(args)
 
     def config_of(m: int) -> RunConfig:
-        """Return the run with m sub-GCNs, whose epochs and norm follow from m where they are not
-        given.
+        """Return the run with m sub-GCNs.
+
+        Its epochs and its norm follow from m where they are not given.
         """
         return replace(config_from_args(args, m), device=config.device)
 

@@ -66,8 +66,9 @@ def say(text: str) -> None:
 
 
 def ending_at_once() -> AbstractContextManager[None]:
-    """Inside the block a signal ends the process at once, with one line: for imports, with nothing
-    to clean up.
+    """Let a signal end the process at once inside the block, with one line.
+
+    This is for imports, which leave nothing to clean up.
     """
     # An exception in the middle of an import would be printed with its trace, or be lost in the
     # module.
@@ -82,8 +83,9 @@ def ending_at_once() -> AbstractContextManager[None]:
 
 
 def raising() -> AbstractContextManager[None]:
-    """Inside the block a signal raises `Interrupted`, so that files are closed and other processes
-    are ended.
+    """Let a signal raise `Interrupted` inside the block.
+
+    So files are closed, and other processes are ended.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -105,8 +107,9 @@ class Stop:
 
 @contextmanager
 def stopping(grace: float = GRACE) -> Iterator[Stop]:
-    """Inside the block a signal asks the run to stop after its round; a second Ctrl-C raises
-    `Interrupted`.
+    """Let a signal ask the run to stop after its round, inside the block.
+
+    A second Ctrl-C raises `Interrupted`.
     """
     # After SIGTERM, SIGHUP and SIGUSR1 the process ends `grace` seconds later, if the block has
     # not.
@@ -140,8 +143,9 @@ def stopping(grace: float = GRACE) -> Iterator[Stop]:
 
 @contextmanager
 def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle Ctrl-C and the other signals within the block, but not those that the caller's shell
-    ignores.
+    """Handle Ctrl-C and the other signals within the block.
+
+    Signals that the caller's shell ignores stay ignored.
     """
     before: dict[int, Any] = {}
     try:
@@ -167,8 +171,9 @@ def _give_up(number: int, grace: float) -> None:
 
 
 def _end(number: int) -> NoReturn:
-    """End the process without cleaning up, but for the terminal's cursor, which progress bars
-    hide.
+    """End the process without cleaning up.
+
+    Only the terminal's cursor is shown again, which progress bars hide.
     """
     with contextlib.suppress(OSError):
         if os.isatty(2):
@@ -183,8 +188,9 @@ machine is.
 
 
 def load_torch(module: str = "torch", title: str = "") -> None:
-    """Import torch, or a module that needs it, which takes seconds; a terminal shows that something
-    happens.
+    """Import torch, or a module that needs it.
+
+    This takes seconds. A terminal shows that something happens.
     """
     # A log has as its first line, before that, the `title`: what is about to be trained, in a few
     # words.
@@ -215,8 +221,9 @@ class Later(ModuleType):
 
 @contextmanager
 def own_directory(out: Path) -> Iterator[Path]:
-    """Yield a folder that no other process writes while the block lasts, without what killed
-    processes left there.
+    """Yield a folder that no other process writes while the block lasts.
+
+    What killed processes left there is removed.
     """
     from gistgnn.storage.folder_lock import FolderLock
     from gistgnn.storage.whole_files import remove_leftovers
@@ -240,8 +247,9 @@ _met = False  # the ranks
 
 
 def tell_ranks(command: str = "") -> None:
-    """Tell the other ranks, which wait for this one, that it refuses its options, unless all have
-    met already.
+    """Tell the other ranks, which wait for this one, that it refuses its options.
+
+    Does nothing if all ranks have met already.
     """
     if command in ("train", "reproduce") and not _met and "RANK" in os.environ:
         from gistgnn.distributed import Ranks
@@ -252,8 +260,9 @@ def tell_ranks(command: str = "") -> None:
 
 @contextmanager
 def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
-    """Join the other ranks while the block lasts; `Alone` if torchrun has not started this
-    process.
+    """Join the other ranks while the block lasts.
+
+    Yields `Alone` if torchrun has not started this process.
     """
     from gistgnn.distributed import Alone, Ranks, started_by_torchrun
 

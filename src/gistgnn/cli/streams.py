@@ -31,8 +31,9 @@ class _Stream(io.FileIO):
 
 
 def open_streams() -> None:
-    """Make the standard streams safe to write; characters without an encoding are written as
-    escapes.
+    """Make the standard streams safe to write.
+
+    Characters without an encoding are written as escapes.
 
     A closed one goes nowhere: else the next file that is opened would get its number, and what is
     printed.

@@ -99,8 +99,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: ExitStack) -> int:
-    """Train on this rank, or in the only process. Everything that the ranks do together is in this
-    function.
+    """Train on this rank, or in the only process.
+
+    Everything that the ranks do together is in this function.
     """
     # `folder` frees the folder of the run, and stops handling signals, when all is written.
     from gistgnn.fit.callbacks import InterruptWhen
@@ -241,8 +242,9 @@ def _instead_of_gist(args: argparse.Namespace, ranks: "World") -> str:
 
 
 def _further_settings(config: RunConfig) -> dict[str, Any]:
-    """Return what else has to be the same in a resumed run: its whole budget, of which `fit` gets
-    what is left.
+    """Return what else has to be the same in a resumed run.
+
+    This is its whole budget, of which `fit` gets what is left.
     """
     return {"budget": config.training.budget} if config.training.budget else {}
 
@@ -275,8 +277,9 @@ def _fit(
 
 
 def _keep_what_is_there(config: RunConfig, out: Path, data_root: str, error: Exception) -> None:
-    """Write the best model of a run that an error has ended, if a round is over, and say how to go
-    on.
+    """Write the best model of a run that an error has ended, and say how to go on.
+
+    Does nothing if no round is over.
     """
     from gistgnn.runs.run_folder import record_of_command, write_run
 
@@ -306,8 +309,9 @@ def _say_how_to_go_on(out: Path, failure: str) -> None:
 
 @contextmanager
 def _run_directory(args: argparse.Namespace, config: RunConfig) -> Iterator[Path]:
-    """Yield the folder of the run: --out, or a new one in runs/. No other process writes it while
-    the block lasts.
+    """Yield the folder of the run: --out, or a new one in runs/.
+
+    No other process writes it while the block lasts.
     """
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import clear_folder
@@ -356,8 +360,9 @@ def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -
 
 
 def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "World") -> RunConfig:
-    """Let Θ lie in the first place that fits on every rank, unless one is given; refuse a run that
-    does not fit.
+    """Choose where Θ lies, unless a place is given.
+
+    It is the first place that fits on every rank. A run that does not fit is refused.
     """
     from gistgnn.estimate import PLACES, Resources, chosen_store, require_room
 

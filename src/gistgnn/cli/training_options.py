@@ -103,8 +103,9 @@ _OTHER_NAMES = {"method": "cluster_method", "fanouts": "fanout"}
 
 
 def add_training_options(parser: options.Parser, *, several: str = "") -> None:
-    """Add the options of the data, of the model, of GIST, of batches, of the optimiser and of the
-    evaluation.
+    """Add the options of training.
+
+    They are those of the data, the model, GIST, batches, the optimiser and the evaluation.
     """
     # `several` is the help of --sub-gcns of a command that takes several m, and no method, store or
     # metric.
@@ -146,7 +147,7 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
 
 
 def given_sub_gcns(args: argparse.Namespace) -> int | None:
-    """Return m of the options; the ranks where a budget chooses it; None: it is not given."""
+    """Return m of the options, or the ranks where a budget chooses it; None if it is not given."""
     if not args.budget:
         return None if args.sub_gcns is None else int(args.sub_gcns)
     if args.sub_gcns is not None:
@@ -157,8 +158,9 @@ def given_sub_gcns(args: argparse.Namespace) -> int | None:
 
 
 def without_dataset(args: argparse.Namespace) -> str:
-    """Return what to say where --dataset was forgotten: which graph is used. Empty if it was
-    given.
+    """Return what to say where --dataset was forgotten: which graph is used.
+
+    It is empty if --dataset was given.
     """
     if "dataset" in args.typed:
         return ""
@@ -176,8 +178,9 @@ def title_of(args: argparse.Namespace) -> str:
 def config_from_args(
     args: argparse.Namespace, sub_gcns: int | None, store: str = "memory", title: str = ""
 ) -> RunConfig:
-    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and
-    device describe.
+    """Return the run that the options describe.
+
+    These are the options of `add_training_options`, of data, evaluation, seed and device.
     """
     # Settings are checked before torch is imported; the log says `title` first. `sub_gcns` None:
     # the widths choose m.
@@ -229,8 +232,9 @@ def config_from_args(
 
 
 def sizes_of(args: argparse.Namespace) -> "GraphSizes":
-    """Return the sizes of the graph, which is read for them unless it has a name; see
-    `graph_of`.
+    """Return the sizes of the graph; see `graph_of`.
+
+    The graph is read for them unless it has a name.
     """
     from gistgnn.graphs import GraphSizes, find
     from gistgnn.utils.console import spinner
@@ -307,8 +311,9 @@ def _model(args: argparse.Namespace, further: dict[str, Any], sub_gcns: int) -> 
 
 
 def _model_of_run(folder: str | None) -> dict[str, Any]:
-    """Return the settings of one of our models that a run has trained; none where they cannot be
-    read.
+    """Return the settings of one of our models that a run has trained.
+
+    There are none where they cannot be read.
     """
     if folder is None:
         return {}
@@ -324,7 +329,7 @@ def _model_of_run(folder: str | None) -> dict[str, Any]:
 
 
 def _sampler(args: argparse.Namespace, further: dict[str, Any]) -> "Sampling | None":
-    """Return the sampler that the options describe; None: every step sees the whole graph."""
+    """Return the sampler of the options; None where every step sees the whole graph."""
     fields_of = {name: {field.name for field in fields(kind)} for name, kind in SAMPLERS.items()}
     typed = {name: getattr(args, name) for name in _SAMPLING if getattr(args, name) is not None}
     settings = {
@@ -356,8 +361,9 @@ def _sampler(args: argparse.Namespace, further: dict[str, Any]) -> "Sampling | N
 
 
 def seconds_left(limit: float | None) -> float | None:
-    """Return what is left for training of a time that began with the process; None: there is no
-    limit.
+    """Return what is left for training of a time that began with the process.
+
+    Returns None if there is no limit.
 
     To write the model and the report takes about as long as it took to load torch: both are longer
     on a busy machine.

@@ -36,9 +36,7 @@ NOTES = (
 )
 
 
-NORMS = (
-    "Each row has the norm that gistgnn train chooses at its m; --norm gives all rows the same."
-)
+NORMS = "Each row has the norm that gistgnn train chooses at its m; --norm gives all rows the same."
 
 # They are not named in a row: the table has columns for two, and the others do not decide the
 # result.
@@ -56,10 +54,10 @@ class Row:
     seconds: tuple[float, ...]  # training time, without evaluation
     diverged: bool  # whether one of the runs diverged: its time compares with no other
     bytes: float  # what one worker sends in a run, on average
-    # of one pass over the graph; runs that measured none are left out
+    # Of one pass over the graph. Runs that measured none are left out.
     inference_seconds: tuple[float, ...]
     peak_memory_bytes: tuple[int, ...]
-    # training time until the score was near the baseline's last; None: never
+    # Training time until the score was near the baseline's last; None where it never was.
     seconds_to: tuple[float | None, ...]
     detail: str = ""  # what else tells the row from the others, such as its learning rate
 
@@ -91,16 +89,18 @@ class Row:
         return baseline.mean - self.mean > names.COSTLY
 
     def times_faster(self, baseline: "Row") -> float | None:
-        """The baseline's mean training time divided by this row's; None if a run of either
-        diverged.
+        """The baseline's mean training time divided by this row's.
+
+        It is None if a run of either diverged.
         """
         if self.diverged or baseline.diverged:
             return None
         return _ratio(baseline.seconds, self.seconds)
 
     def times_sooner(self, baseline: "Row") -> float | None:
-        """As `times_faster`, but until a score near the baseline's last; None if a run of either
-        never had it.
+        """As `times_faster`, but until a score near the baseline's last.
+
+        It is None if a run of either never had this score.
         """
         return _ratio(baseline.seconds_to, self.seconds_to)
 
@@ -153,8 +153,9 @@ def compare(
     label: str,
     details: Sequence[str] = (),
 ) -> tuple[list[Row], list[list[Record]]]:
-    """Train the missing runs of every row and seed, the baseline first; return the rows, and their
-    records by seed.
+    """Train the missing runs of every row and seed, the baseline first.
+
+    Returns the rows, and their records by seed.
 
     Args:
         store: keeps the runs.
@@ -213,8 +214,9 @@ def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, detail
 
 
 def score_of(record: Record, split: str = "test") -> float:
-    """Return a run's score at its best validation score, in percent; 0 if it diverged before the
-    first score.
+    """Return a run's score at its best validation score, in percent.
+
+    It is 0 if the run diverged before the first score.
     """
     return 100 * (names.scores_of(record).get(split, {}).get(record.metric.name) or 0.0)
 
@@ -232,8 +234,9 @@ def seconds_to(record: Record, goal: float, split: str = "test") -> float | None
 def table_record(
     title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]
 ) -> dict[str, Any]:
-    """Return what comparison.json holds of any rows; `records` are those of each row by seed, the
-    baseline first.
+    """Return what comparison.json holds of some rows.
+
+    `records` are those of each row by seed, the baseline first.
     """
     first = records[0][0]
     split = names.scored_split(*chain(*records))
@@ -315,8 +318,9 @@ def _curve(row: Row, record: Record, split: str) -> dict[str, Any]:
 
 
 def _ratio(baseline: Sequence[float | None], other: Sequence[float | None]) -> float | None:
-    """Return the mean of the baseline's times divided by that of the others; None if a time is
-    missing or 0.
+    """Return the mean of the baseline's times divided by that of the others.
+
+    Returns None if a time is missing or 0.
     """
     first = [seconds or 0.0 for seconds in baseline]
     second = [seconds or 0.0 for seconds in other]
@@ -326,8 +330,9 @@ def _ratio(baseline: Sequence[float | None], other: Sequence[float | None]) -> f
 
 
 def speedup(row: Row, baseline: Row) -> str:
-    """Format a speed-up; in parentheses if it costs more than a point of the score, as in the
-    paper's Table 2.
+    """Format a speed-up.
+
+    It is in parentheses if it costs more than a point of the score, as in the paper's Table 2.
     """
     times = row.times_faster(baseline)
     if times is None:
@@ -386,8 +391,9 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
 
 
 def _by_settings(records: Mapping[Path, Record]) -> list[list[Record]]:
-    """Group runs that differ in the seed alone, in their order; refuse runs whose scores cannot be
-    compared.
+    """Group runs that differ in the seed alone, in their order.
+
+    Runs whose scores cannot be compared are refused.
     """
     groups = dict[str, list[Record]]()
     for folder, record in records.items():
@@ -410,8 +416,9 @@ def _by_settings(records: Mapping[Path, Record]) -> list[list[Record]]:
 
 
 def _notes_on(records: Mapping[Path, Record]) -> list[str]:
-    """Return what a reader has to know of some runs: those that did not end as they should, and
-    other data.
+    """Return what a reader has to know of some runs.
+
+    This names those that did not end as they should, and those on other data.
     """
     notes = []
     for folder, record in records.items():
@@ -432,8 +439,9 @@ def _notes_on(records: Mapping[Path, Record]) -> list[str]:
 
 
 def _settings(record: Record) -> dict[str, Any]:
-    """Return the settings of a run that decide its result, but for the seed, without the levels of
-    config.
+    """Return the settings of a run that decide its result, but for the seed.
+
+    The levels of the configuration are flattened.
     """
     config = record.config
     sampler = config["sampler"] or {"name": "full"}

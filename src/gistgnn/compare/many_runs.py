@@ -58,8 +58,9 @@ class RunStore:
         return {**vars(self), "graphs": {}}  # a process of its own reads the graph itself
 
     def graph(self, dataset: str) -> Graph:
-        """Return the graph of a name or a path; the last one is kept, so that it is read once for
-        many runs.
+        """Return the graph of a name or a path.
+
+        The last one stays in memory, so that it is read once for many runs.
         """
         if dataset not in self.graphs:
             self.graphs.clear()
@@ -67,8 +68,9 @@ class RunStore:
         return self.graphs[dataset]
 
     def get(self, config: RunConfig) -> Record | None:
-        """Return the record of a finished run; None if the run is missing or its file was cut
-        short.
+        """Return the record of a finished run.
+
+        Returns None if the run is missing, or its file was cut short.
         """
         if not any(self.directory.glob(f"{escape(self._name(config))}-*.json")):
             return None  # without reading the graph
@@ -81,8 +83,9 @@ class RunStore:
         return complete if len(complete) == len(records) else []
 
     def keep(self, config: RunConfig, record: Record) -> bool:
-        """Write the record of a run that has ended, and remove its checkpoints; return whether it
-        has ended.
+        """Write the record of a run that has ended, and remove its checkpoints.
+
+        Returns whether it has ended.
         """
         if record.interrupted:
             return False
@@ -93,8 +96,9 @@ class RunStore:
         return True
 
     def run_all(self, configs: Iterable[RunConfig], label: str) -> list[Record]:
-        """Train the missing runs, those with the first seed first; return the records of all, in
-        order.
+        """Train the missing runs, those with the first seed first.
+
+        Returns the records of all runs, in order.
 
         Each run trains in a process of its own, one after another. An interruption loses no work.
 
@@ -125,8 +129,9 @@ class RunStore:
     def train(
         self, config: RunConfig, callbacks: Sequence[Callback] = (), ranks: World | None = None
     ) -> Record:
-        """Train one run in this process, from its last checkpoint if there is one; return its
-        record.
+        """Train one run in this process, and return its record.
+
+        It goes on from its last checkpoint if there is one.
         """
         path = self._path(config)
         return train_run(
@@ -140,8 +145,9 @@ class RunStore:
         )
 
     def measured(self, name: str, settings: Any, measure: Callable[[], Any]) -> Any:
-        """Return a measurement, made unless it is finished; `settings` are all that it depends on,
-        as JSON.
+        """Return a measurement, which is made unless it is finished.
+
+        `settings` are all that it depends on, as JSON.
         """
         path = self._file(name, settings)
         content = _read(path, partial(read_json, kind=dict[str, Any]))
@@ -154,8 +160,9 @@ class RunStore:
         return f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}"
 
     def _path(self, config: RunConfig) -> Path:
-        """Return the file of a run: its name ends in a digest of all by which a run is found
-        again.
+        """Return the file of a run.
+
+        Its name ends in a digest of all by which a run is found again.
         """
         first = replace(config, seed=0, store="memory", share="whole", store_precision="float32")
         settings = digest_of(plain(first.as_dict()))
@@ -172,8 +179,9 @@ class RunStore:
         return self._file(self._name(config), [*facts, config.device, config.runner])
 
     def _file(self, name: str, settings: Any) -> Path:
-        """Return the file of finished work: its name ends in a digest of its settings and the
-        version of gistgnn.
+        """Return the file of finished work.
+
+        Its name ends in a digest of its settings and the version of gistgnn.
         """
         return self.directory / f"{name}-{digest_of([version_of('gistgnn'), settings])[:16]}.json"
 

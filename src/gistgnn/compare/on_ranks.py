@@ -18,8 +18,9 @@ log = logging.getLogger(__name__)
 
 
 def store_of_ranks(store: RunStore, count: int) -> RunStore:
-    """Return the store of the runs that this many ranks have trained; it lies inside the store of
-    one device's runs.
+    """Return the store of the runs that this many ranks have trained.
+
+    It lies inside the store of one device's runs.
     """
     inner = RunStore(store.directory / f"{FOLDER}{count}", store.data_root)
     inner.graphs = store.graphs
@@ -109,8 +110,9 @@ def train_on_ranks(
 def _train_on_rank_0(
     store: RunStore, config: RunConfig, ranks: World, stop: Callable[[], bool]
 ) -> bool:
-    """Train a run on rank 0; the others wait, and say after every round whether they were asked to
-    stop.
+    """Train a run on rank 0 while the others wait.
+
+    They say after every round whether they were asked to stop.
     """
 
     def train() -> bool:
@@ -130,8 +132,9 @@ def _train_on_rank_0(
 def _train_on_all(
     store: RunStore, config: RunConfig, ranks: World, stop: Callable[[], bool]
 ) -> bool:
-    """Train a run on all ranks. Its record has every rank's times; its "train_seconds" are the
-    largest of these.
+    """Train a run on all ranks.
+
+    Its record has every rank's times. Its "train_seconds" are the largest of these.
     """
     ranks.load(lambda: store.graph(config.dataset))
     ranks.traffic = Traffic()

@@ -44,8 +44,9 @@ def train_apart(config: RunConfig, train: Callable[[RunConfig], Record]) -> Reco
 
 @cache
 def _context() -> ForkServerContext | SpawnContext:
-    """How processes start: forked from a server that has imported torch, or spawned on Windows and
-    beside a GPU.
+    """Return how processes start.
+
+    They are forked from a server that has imported torch, or spawned on Windows and beside a GPU.
     """
     # CUDA refuses forks
     if "forkserver" not in multiprocessing.get_all_start_methods() or torch.cuda.is_available():
@@ -56,8 +57,9 @@ def _context() -> ForkServerContext | SpawnContext:
 
 
 def _begin(threads: int) -> None:
-    """Prepare a process for one run: it leaves signals to its parent, prints nothing, and ends with
-    its parent.
+    """Prepare a process for one run.
+
+    It leaves signals to its parent, prints nothing, and ends with its parent.
     """
     torch.set_num_threads(threads)
     for name in ("SIGINT", "SIGHUP", "SIGUSR1"):  # its parent ends it by SIGTERM

@@ -273,8 +273,8 @@ def make_plan(
 def _option(memory: Memory, speeds: dict[RunShape, Speed] | None) -> Option:
     """Return a run with its seconds.
 
-    ``speeds`` are those that are measured already, to which this run's is added; None: the run is
-    not timed.
+    ``speeds`` are those that are measured already, to which this run's is added. The run is not
+    timed where that is None.
     """
     if speeds is None:
         return Option(memory)

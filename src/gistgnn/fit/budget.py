@@ -41,8 +41,8 @@ CAREFUL = 0.95  # The last cycle plans this share of the steps for which there s
 WORTH_IT = 0.05  # With less than this share of the budget left, there is no other cycle.
 # In the first cycle, evaluations take about this share of the time of the steps at most.
 EVALUATIONS = 0.1
-# The first cycle gets this share of the budget, and the time of the least steps of a cycle up to this
-# many seconds, even if all of the budget is used up: an untrained model is of no use.
+# Even if all of the budget is used up, the first cycle gets this share of it, and the time of the
+# least steps of a cycle, up to so many seconds: an untrained model is of no use.
 AT_LEAST = 0.1
 SECONDS_OF_LEAST_STEPS = 1.0
 

@@ -52,7 +52,7 @@ class Loop:
 
     Attributes:
         progress: how far the loop has come, as `Result.progress` says it of a run: `rounds` that
-            are over; `history`, one entry for each score with round, score (None: it was not
+            are over; `history`, one entry for each score with round, score (None where it was not
             finite) and seconds since the loop began; `best_score`, None before the first one;
             `best_round`, counted from 1, or -1; `stopped_early`, whether `patience` has ended the
             loop.

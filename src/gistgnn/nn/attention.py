@@ -23,8 +23,9 @@ TINY = 1e-30  # below every denominator of a row with entries
 
 
 def edge_scores(source: Tensor, target: Tensor, pattern: CSR, slope: float) -> Tensor:
-    """Return LeakyReLU(source[j] + target[i]) at every entry (i, j): [heads, C], [heads, R] to
-    [heads, nnz].
+    """Return LeakyReLU(source[j] + target[i]) at every entry (i, j).
+
+    Takes [heads, C] and [heads, R]; returns [heads, nnz].
     """
     scores = (_to_float(source), _to_float(target))
     return _all_heads(_Scores, scores, pattern, slope, _heads_together(pattern))
@@ -33,8 +34,9 @@ def edge_scores(source: Tensor, target: Tensor, pattern: CSR, slope: float) -> T
 def dynamic_scores(
     source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float
 ) -> Tensor:
-    """Return ⟨a, LeakyReLU(source[j] + target[i])⟩, a row of ``vectors``, for features [·,
-    heads·d]: [heads, nnz].
+    """Return ⟨a, LeakyReLU(source[j] + target[i])⟩ at every entry (i, j): [heads, nnz].
+
+    Each a is a row of ``vectors``. Features are [·, heads·d].
     """
     return _Dynamic.apply(_to_float(source), _to_float(target), _to_float(vectors), pattern, slope)
 
@@ -51,8 +53,9 @@ def scores_of_rows(sources: Tensor, targets: Tensor, pattern: CSR, slope: float)
 def attend(
     features: Tensor, scores: Tensor, pattern: CSR, dropout: float = 0.0, *, in_place: bool = False
 ) -> Tensor:
-    """Sum every head's features over each row's entries, weighted by the softmax of the head's
-    scores in the row.
+    """Sum every head's features over each row's entries.
+
+    They are weighted by the softmax of the head's scores in the row.
 
     Args:
         features: [C, heads·d].
@@ -105,8 +108,9 @@ def _to_float(x: Tensor) -> Tensor:
 
 
 class _Together(Function):
-    """A function of two tensors [heads, ...] that vmap applies once, to the heads of all
-    sub-GCNs.
+    """A function of two tensors [heads, ...] that vmap applies once.
+
+    It is applied to the heads of all sub-GCNs together.
     """
 
     @classmethod
@@ -159,8 +163,9 @@ class _Scores(_Together):
 
 
 class _Dynamic(Function):
-    """GATv2's scores [heads, nnz]. The features of entries exist for one head and some entries at a
-    time.
+    """GATv2's scores: [heads, nnz].
+
+    The features of entries exist for one head and some entries at a time.
     """
 
     @classmethod
@@ -217,8 +222,9 @@ class _Dynamic(Function):
 
 
 class _Attend(_Together):
-    """Softmax, dropout and weighted sum of all heads: [heads, C, d], [heads, nnz] to [heads, R,
-    d].
+    """Softmax, dropout and weighted sum of all heads.
+
+    Takes [heads, C, d] and [heads, nnz]; returns [heads, R, d].
     """
 
     @staticmethod
@@ -311,8 +317,9 @@ def _row_sums(pattern: CSR, x: Tensor) -> Tensor:
 
 
 def _product(pattern: CSR, value: Tensor, h: Tensor, factor: float) -> Tensor:
-    """Multiply every head's matrix, of ``value``: [heads, nnz], with ``h``: [heads, C, d] and a
-    number.
+    """Multiply every head's matrix with the head's features and a number.
+
+    ``value`` is [heads, nnz], and ``h`` is [heads, C, d].
     """
     diagonal = _on_diagonal(pattern, len(value))
     (heads, _, d) = h.shape
@@ -324,8 +331,9 @@ def _product(pattern: CSR, value: Tensor, h: Tensor, factor: float) -> Tensor:
 
 
 def _sampled(pattern: CSR, left: Tensor, right: Tensor, factor: float) -> Tensor:
-    """Return factor · ⟨left[i], right[j]⟩ at the entries (i, j): [heads, R, d], [heads, C, d] to
-    [heads, nnz].
+    """Return factor · ⟨left[i], right[j]⟩ at the entries (i, j): [heads, nnz].
+
+    Takes [heads, R, d] and [heads, C, d].
     """
     diagonal = _on_diagonal(pattern, len(left))
     out = left.new_zeros(diagonal.num_edges)

@@ -11,8 +11,9 @@ from gistgnn.nn.sparse import SparseMatrix
 
 
 class GCNLayer(Propagation):
-    """The graph convolution Ā H Θ + b of eq. 1, as PyG's GCNConv. ``weight`` is Θᵀ: [d_out, d_in],
-    Glorot uniform.
+    """The graph convolution Ā H Θ + b of eq. 1, as PyG's GCNConv.
+
+    ``weight`` is Θᵀ: [d_out, d_in], Glorot uniform.
     """
 
     operator = "gcn"
@@ -39,8 +40,9 @@ class GCN(GNN):
 # `weight`: [d_out, 2·d_in], the columns of H before those of Ā H: a block D of inputs selects D and
 # D + d_in.
 class SAGELayer(Propagation):
-    """[H, Ā H] Wᵀ + b, where Ā averages over the incoming edges; initialised like PyG's
-    SAGEConv.
+    """[H, Ā H] Wᵀ + b, where Ā averages over the incoming edges.
+
+    It is initialised like PyG's SAGEConv.
     """
 
     operator = "mean"
@@ -70,8 +72,9 @@ class SAGELayer(Propagation):
     def forward(
         self, x: Tensor | SparseMatrix, adj: Adjacency, nodes: Tensor | None = None
     ) -> Tensor:
-        """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is
-        computed once.
+        """Return the layer's output: [N, d_out].
+
+        For a graph's constant features [X, Ā X] is computed once.
         """
         is_plain = type(self) is SAGELayer  # a subclass may have steps of its own
         if nodes is not None or not is_plain or not isinstance(x, Tensor):
@@ -84,8 +87,9 @@ class SAGELayer(Propagation):
 
 
 class GraphSAGE(GNN):
-    """GraphSAGE of Hamilton et al. with mean aggregation and concatenation. Arguments: see
-    `GNN`.
+    """GraphSAGE of Hamilton et al. with mean aggregation and concatenation.
+
+    Arguments: see `GNN`.
     """
 
     layer = SAGELayer
@@ -94,8 +98,9 @@ class GraphSAGE(GNN):
 # The MLP is `weight` [inside, d_in] and `bias`, norm, ReLU, `second_weight` [d_out, inside] and
 # `second_bias`.
 class GINLayer(Propagation):
-    """MLP((A + I) H), the sum over the incoming edges and the node itself; as PyG's GINConv with ε
-    = 0.
+    """MLP((A + I) H): the sum over the incoming edges and the node itself.
+
+    It is PyG's GINConv with ε = 0.
     """
 
     operator = "sum"

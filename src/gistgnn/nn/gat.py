@@ -34,8 +34,9 @@ class AttentionLayer(Layer):
         self.out_features = heads * width if concat else width
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """Return the heads of ``a``: [N, heads·width] side by side, or their mean: [N,
-        out_features].
+        """Return the heads of ``a``: [N, heads·width] side by side, or their mean.
+
+        The mean is [N, out_features].
         """
         return (
             a if self.concat else a.view(len(a), self.heads, self.width).mean(dim=1)
@@ -73,8 +74,9 @@ class AttentionLayer(Layer):
 # [heads, width]. With `concat` the output has out_features = heads·width; otherwise it is the
 # heads' mean, of `width` features.
 class GATLayer(AttentionLayer):
-    """Every node attends to its sources and itself, with `heads` heads of `width` channels; as
-    PyG's GATConv.
+    """Every node attends to its sources and itself, as in PyG's GATConv.
+
+    There are `heads` heads of `width` channels.
     """
 
     def __init__(
@@ -93,16 +95,18 @@ class GATLayer(AttentionLayer):
         return project(x, self.weight)
 
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
-        """Sum every head's features over the neighbours, weighted by the head's attention: [N,
-        heads·width].
+        """Sum every head's features over the neighbours: [N, heads·width].
+
+        They are weighted by the head's attention.
         """
         source, target = self.scores_of_nodes(z).chunk(2)  # [heads, N] each
         scores = edge_scores(source, target[:, : adj.attention.shape[0]], adj.attention, SLOPE)
         return attend(z, scores, adj.attention, self.dropout if self.training else 0.0)
 
     def add_scores(self, z: Tensor) -> Tensor:
-        """Return the features, then every head's score as a source and as a target: [N, heads·width
-        + 2·heads].
+        """Return the features, then every head's score as a source and as a target.
+
+        They are [N, heads·width + 2·heads].
         """
         return torch.cat([z, self.scores_of_nodes(z).t()], dim=1)
 
@@ -126,8 +130,9 @@ class GATLayer(AttentionLayer):
 # `score_bias` is b, PyG's sum of the two maps' biases. What the first of them adds to the output is
 # in `bias`.
 class GATv2Layer(AttentionLayer):
-    """Every node attends to its sources and itself by ⟨a, LeakyReLU(W_s h_j + W_t h_i + b)⟩; as
-    PyG's GATv2Conv.
+    """Every node attends to its sources and itself, as in PyG's GATv2Conv.
+
+    The scores are ⟨a, LeakyReLU(W_s h_j + W_t h_i + b)⟩.
     """
 
     def __init__(
@@ -164,8 +169,9 @@ class GATv2Layer(AttentionLayer):
 
 
 class GAT(GNN):
-    """GAT of Veličković et al.: hidden layers concatenate their heads, the output layer averages
-    them.
+    """GAT of Veličković et al.
+
+    Hidden layers concatenate their heads; the output layer averages them.
 
     Args:
         in_features: d_0.

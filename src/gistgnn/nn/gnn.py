@@ -27,8 +27,9 @@ SUMMED = 5  # as to add a node's features to a sum, along one edge
 
 
 class Layer(nn.Module, ABC):
-    """One graph layer, from [N, in_features] to [N, out_features], in three steps: message,
-    aggregate, update.
+    """One graph layer, in three steps: message, aggregate, update.
+
+    It leads from [N, in_features] to [N, out_features].
 
     ``message`` and ``update`` treat every node alone; only ``aggregate`` looks along the edges.
     Evaluation layer by layer calls them in turn: ``message`` for all nodes, then ``aggregate`` and
@@ -44,8 +45,9 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
-        """Return what every node sends along its edges: [N, k]. ``adj`` may decide which equivalent
-        form is cheaper.
+        """Return what every node sends along its edges: [N, k].
+
+        ``adj`` may decide which equivalent form is cheaper.
         """
 
     @abstractmethod
@@ -54,8 +56,9 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """Return the output of nodes with features ``x`` that received ``a``: [N, out_features], a
-        new tensor.
+        """Return the output of nodes with features ``x`` that received ``a``.
+
+        It is a new tensor, [N, out_features].
         """
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
@@ -88,10 +91,10 @@ class Propagation(Layer):
     def forward(
         self, x: Tensor | SparseMatrix, adj: Adjacency, nodes: Tensor | None = None
     ) -> Tensor:
-        """Return the layer's output: [N, d_out]; for dense ``x`` also that of some ``nodes``: [k],
-        [k, d_out].
+        """Return the layer's output: [N, d_out].
 
-        For these it sums over the edges of all nodes, and multiplies by W what these nodes receive.
+        For dense ``x`` it may be that of some ``nodes``: [k], which is [k, d_out]. For these it
+        sums over the edges of all nodes, and multiplies by W what these nodes receive.
         """
         if nodes is None:
             return super().forward(x, adj)
@@ -100,9 +103,7 @@ class Propagation(Layer):
         return self.update(x.index_select(0, nodes), a)
 
     def saves_time(self, count: int, x: Tensor | SparseMatrix, adj: Adjacency) -> bool:
-        """Tell whether the output of ``count`` nodes alone takes less time than that of all
-        nodes.
-        """
+        """Tell whether the output of ``count`` nodes alone takes less time than that of all."""
         if not isinstance(x, Tensor) or not is_ours(self):
             return False
         d_out, d_in = self.neighbour_weight.shape
@@ -126,8 +127,9 @@ class Propagation(Layer):
 
 
 def propagates_features(layer: nn.Module) -> TypeGuard[Propagation]:
-    """Tell whether a layer multiplies its operator by its input, or by a projection of it, and by
-    nothing else.
+    """Tell whether a layer multiplies its operator by its input, and by nothing else.
+
+    A projection of the input counts as the input.
     """
     if not isinstance(layer, Propagation):
         return False
@@ -136,8 +138,9 @@ def propagates_features(layer: nn.Module) -> TypeGuard[Propagation]:
 
 
 def is_ours(layer: nn.Module) -> bool:
-    """Tell whether a layer is of `gistgnn.nn`, with none of its steps replaced by a subclass of the
-    user's.
+    """Tell whether a layer is of `gistgnn.nn`, with all of its steps.
+
+    None of them is replaced by a subclass of the user's.
 
     Our own steps only read what they get, and return new tensors. A user's may write into what they
     get, and may return a tensor that something else still needs.
@@ -147,8 +150,9 @@ def is_ours(layer: nn.Module) -> bool:
 
 
 class GNN(nn.Module):
-    """A stack of layers. Norm, activation and dropout follow every hidden layer; nothing follows
-    the last one (eq. 1).
+    """A stack of layers.
+
+    Norm, activation and dropout follow every hidden layer; nothing follows the last one (eq. 1).
 
     A subclass sets ``layer``, or defines ``make_layer``.
 
@@ -207,15 +211,16 @@ class GNN(nn.Module):
     def forward(
         self, x: Tensor | SparseMatrix, adj: Adjacency | Tensor, nodes: Tensor | None = None
     ) -> Tensor:
-        """Return the scores of every node: [N, out_features]; for a batch sampled by layers, of its
-        output nodes.
+        """Return the scores of every node: [N, out_features].
+
+        For a batch sampled by layers, they are those of its output nodes.
 
         Args:
             x: [N, in_features], dense, a CSR tensor or a `SparseMatrix`.
             adj: the graph of N nodes, or its edge_index: [2, E]. An Adjacency keeps its operators
                 between calls.
-            nodes: [k], whose scores are returned, [k, out_features], at less cost than all; None:
-                those of all.
+            nodes: [k], whose scores are returned, [k, out_features], at less cost than all.
+                Defaults to all nodes.
         """
         self.check_input(x)
         if isinstance(x, Tensor) and x.layout is torch.sparse_csr:
@@ -264,7 +269,9 @@ class GNN(nn.Module):
             )
 
     def check_structure(self, adj: Adjacency) -> None:
-        """Raise InputError if ``adj`` is for another number of layers, or does not support a layer
+        """Refuse a graph that the model cannot run on.
+
+        Raises InputError if ``adj`` is for another number of layers, or does not support a layer
         that attends.
         """
         if adj.layers not in (None, self.num_layers):
@@ -306,32 +313,36 @@ def members_of(model: nn.Module) -> list[nn.Module]:
 
 
 def as_gnn(model: nn.Module) -> GNN | None:
-    """Return the model as a `GNN`, also out of a `ScaledModel`; None if it is another or overrides
-    ``GNN.forward``.
+    """Return the model as a `GNN`, also out of a `ScaledModel`.
+
+    Returns None if it is another model, or overrides ``GNN.forward``.
     """
     model = plain_model(model)
     return model if isinstance(model, GNN) and type(model).forward is GNN.forward else None
 
 
 def only_reads(model: nn.Module) -> bool:
-    """Tell whether a model is known to write into nothing that it gets: one of ours, with layers of
-    ours.
+    """Tell whether a model is known to write into nothing that it gets.
+
+    Such a model is one of ours, with layers of ours.
     """
     gnn = as_gnn(model)
     return gnn is not None and all(map(is_ours, gnn.convs))
 
 
 def row_wise(model: nn.Module) -> GNN | None:
-    """Return the model as a `GNN` that may run for some nodes after others; None if its norm is
-    over all nodes.
+    """Return the model as a `GNN` that may run for some nodes after others.
+
+    Returns None if its norm is over all nodes.
     """
     gnn = as_gnn(model)
     return None if gnn is None or gnn.norm == "whole" else gnn
 
 
 def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return H Wᵀ + b: [N, d_out], for dense or sparse ``h``: [N, d_in] and ``weight``: [d_out,
-    d_in].
+    """Return H Wᵀ + b: [N, d_out].
+
+    ``h`` is [N, d_in], dense or sparse, and ``weight`` is [d_out, d_in].
     """
     if isinstance(h, Tensor):
         return F.linear(h, weight, bias)

@@ -30,8 +30,9 @@ _LAYERS: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()
 
 
 class Products:
-    """The matrices of a batch by the values of edges, which PyG's layers make anew; ``x``: [N, F]
-    are its features.
+    """The matrices of a batch by the values of edges, which PyG's layers make anew.
+
+    ``x``: [N, F] are its features.
     """
 
     # A model's code may write into every tensor that it gets. So a tensor is known by its version
@@ -47,8 +48,9 @@ class Products:
     def matrix(
         self, edges: Tensor, weight: Tensor | None, dtype: torch.dtype, *, mean: bool
     ) -> SparseMatrix | None:
-        """Return the matrix that sums, or averages, what comes along ``edges``: [2, E]; None if
-        there are too many.
+        """Return the matrix that sums, or averages, what comes along ``edges``: [2, E].
+
+        Returns None if there are too many matrices.
         """
         self._known = [
             entry for entry in self._known if _is_unchanged(entry[0]) and _is_unchanged(entry[1])
@@ -75,8 +77,9 @@ class Products:
         return matrix
 
     def normalised(self, made_of: tuple[Any, ...]) -> tuple[Tensor | None, ...] | None:
-        """Return the edges and weights that were kept for what they depend on; None if there are
-        none.
+        """Return the edges and weights that were kept for what they depend on.
+
+        Returns None if there are none.
         """
         kept_tensors = self._normalised.get(made_of)
         if kept_tensors is None or not all(map(_is_unchanged, kept_tensors)):
@@ -84,8 +87,9 @@ class Products:
         return tuple(map(_tensor_of, kept_tensors))
 
     def keep_normalised(self, made_of: tuple[Any, ...], made: tuple[Tensor | None, ...]) -> None:
-        """Keep edges and weights that a layer has made of the batch's, by all that they depend
-        on.
+        """Keep edges and weights that a layer has made of the batch's.
+
+        They are found again by all that they depend on.
         """
         self._normalised[made_of] = tuple(
             None if value is None else AtVersion(value) for value in made
@@ -133,8 +137,9 @@ def sparse_layers(
 def layers_on_rows(
     model: nn.Module, x: Tensor, normalised: tuple[Tensor, Tensor] | None
 ) -> AbstractContextManager[None]:
-    """Let PyG's layers in a model run on a few nodes, ``x``: [n, F], of which some have all edges
-    of the whole graph.
+    """Let PyG's layers in a model run on a few nodes, ``x``: [n, F].
+
+    Some of these have all edges of the whole graph.
 
     Layers multiply where they may, and those that normalise as `GCNConv` take the edges and weights
     ``normalised``.
@@ -169,8 +174,9 @@ def _changed(changes: Sequence[tuple[nn.Module, dict[str, Any]]]) -> Iterator[No
 
 
 def normalises(model: nn.Module) -> bool:
-    """Tell whether layers of PyG in a model normalise the edges as `GCNConv` does, by the degrees
-    of both ends.
+    """Tell whether layers of PyG in a model normalise the edges as `GCNConv` does.
+
+    It divides by the degrees of both ends.
     """
     return any(_normalises(layer) for layer in model.modules())
 
@@ -182,8 +188,9 @@ def _normalises(layer: nn.Module) -> bool:
 
 
 def multiplies(model: nn.Module) -> list[Any]:
-    """Return the layers of PyG in a model that may multiply, by PyG's word: those at the model's
-    first call.
+    """Return the layers of PyG in a model that may multiply, by PyG's word.
+
+    They are those at the model's first call.
     """
     if model not in _LAYERS:
         # such code stays as it is
@@ -215,8 +222,9 @@ def _may_multiply(layer: nn.Module) -> bool:
 
 
 def _is_of_pyg(method: Any) -> bool:
-    """Tell whether PyG has written a method, or has generated a `propagate` for a class of the
-    user's.
+    """Tell whether a method is PyG's.
+
+    PyG has written it, or has generated a `propagate` for a class of the user's.
     """
     return method.__module__.startswith("torch_geometric.") or method.__module__.endswith(
         "_propagate"
@@ -236,8 +244,9 @@ def _forward(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Call a layer with the normalised edges that it would make of the batch's, if one like it has
-    made them before.
+    """Call a layer with the normalised edges that it would make of the batch's.
+
+    It makes them itself if no layer like it has made them before.
     """
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
     edges = [value for value in tensors if value.dim() == 1 or not value.is_floating_point()]
@@ -294,8 +303,9 @@ def _propagate(
 
 
 def _only_reads_sum(layer: Any) -> bool:
-    """Tell whether no code but PyG's gets the sum that a layer makes, and this does not write into
-    it.
+    """Tell whether no code but PyG's gets the sum that a layer makes.
+
+    PyG's code must not write into it either.
     """
     kind = type(layer)
     return (
@@ -309,8 +319,9 @@ def _only_reads_sum(layer: Any) -> bool:
 
 
 def _is_constant(tensor: Any) -> bool:
-    """Tell whether a tensor of edges or of weights is the same for all sub-GCNs, and has no
-    gradient.
+    """Tell whether a tensor of edges or of weights is the same for all sub-GCNs.
+
+    It must have no gradient either.
     """
     plain = (
         isinstance(tensor, Tensor)

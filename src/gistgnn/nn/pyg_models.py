@@ -42,8 +42,9 @@ class Scaling(nn.Module):
 
 
 class MeanWeight(nn.Module):
-    """Divides the weights of edges by their sum over the edges into a node: a sum is then a
-    mean.
+    """Divides the weights of edges by their sum over the edges into a node.
+
+    So a sum becomes a mean.
     """
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:

@@ -21,8 +21,9 @@ class _ByPosition(Signature):
 
 
 class Function(torch.autograd.Function):
-    """torch's `Function`, without binding arguments to ``forward``'s signature, which takes longer
-    than a product.
+    """torch's `Function`, without binding arguments to ``forward``'s signature.
+
+    The binding takes longer than a product.
     """
 
     def __init_subclass__(cls) -> None:
@@ -79,8 +80,9 @@ class SparseMatrix:
 
     @classmethod
     def from_pattern(cls, pattern: CSR, value: Tensor) -> "SparseMatrix":
-        """Return the matrix of ``pattern`` and ``value``: [nnz] in the pattern's order, without a
-        copy.
+        """Return the matrix of ``pattern`` and ``value``, without a copy.
+
+        ``value`` is [nnz], in the pattern's order.
         """
         matrix = cls.__new__(cls)
         matrix.pattern = pattern
@@ -126,8 +128,9 @@ class SparseMatrix:
         return self._transposed
 
     def to(self, *args: Any, **kwargs: Any) -> "SparseMatrix":
-        """Return the matrix on another device or with another dtype; arguments as for
-        ``Tensor.to``.
+        """Return the matrix on another device or with another dtype.
+
+        The arguments are those of ``Tensor.to``.
         """
         value = self.value.to(*args, **kwargs)
         return (
@@ -137,8 +140,9 @@ class SparseMatrix:
         )
 
     def rows(self, nodes: slice | Tensor) -> "SparseMatrix":
-        """Return some rows: consecutive ones, [n, C], as a view; or [k], in any order and possibly
-        repeated.
+        """Return some rows.
+
+        They are consecutive ones, [n, C], as a view; or [k], in any order and possibly repeated.
         """
         if isinstance(nodes, slice) and nodes == slice(0, self.shape[0]):
             return self
@@ -181,8 +185,9 @@ class SparseMatrix:
 
 
 def add_product(matrix: SparseMatrix, h: Tensor, out: Tensor, *, beta: int) -> None:
-    """Write A @ h to ``out``, or with a ``beta`` of 1 add it; without a gradient. ``h``: [C, d] or
-    [m, C, d].
+    """Write A @ h to ``out``, or with a ``beta`` of 1 add it; without a gradient.
+
+    ``h`` is [C, d] or [m, C, d].
     """
     if h.dim() == 3 and h.device.type == "cuda":
         # One product of the matrices side by side: on a GPU, starting m products takes longer than
@@ -265,8 +270,9 @@ def loop_weights(pattern: CSR, weight: Tensor, own: Tensor | None = None) -> Ten
 def looped(
     pattern: CSR, weight: Tensor, loops: Tensor | None = None, own: Tensor | None = None
 ) -> tuple[CSR, Tensor]:
-    """Return the entries with one self-loop in every row, and their weights; ``loops``: [R], the
-    self-loops'.
+    """Return the entries with one self-loop in every row, and their weights.
+
+    ``loops``: [R] are the weights of the self-loops.
     """
     with_loops, keep, new_places = pattern.looped(own)
     value = weight.new_ones(with_loops.num_edges)
@@ -279,8 +285,9 @@ def looped(
 def with_self(
     pattern: CSR, weight: Tensor | None, dtype: torch.dtype, own: Tensor | None = None
 ) -> SparseMatrix:
-    """Return A + I: [R, C] for A's entries and their ``weight``: [nnz]; a given self-loop counts
-    beside the 1 of I.
+    """Return A + I: [R, C] for A's entries and their ``weight``: [nnz].
+
+    A given self-loop counts beside the 1 of I.
     """
     weight = (
         torch.ones(pattern.num_edges, dtype=dtype, device=pattern.col.device)
