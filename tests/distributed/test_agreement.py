@@ -102,6 +102,11 @@ def every_case(ranks: Ranks) -> dict[str, str]:
     found["buffers.0.size is 0.1 on rank 0 and 0.2 on rank 2"] = refusal(
         require_same, ranks, nested
     )
+    # A message shows 80 characters, but later ones count as well.
+    weights = {"": {"class_weights": [1.0] * 40 + [float(last)]}}
+    found["class_weights differ between rank 0 and rank 2"] = refusal(require_same, ranks, weights)
+    metrics = {"": {"metric": f"{'long ' * 20}{last}"}}
+    found["metric differ between rank 0 and rank 2"] = refusal(require_same, ranks, metrics)
     # what may differ
     places = {"": {"loss": f"/home/{ranks.rank}/mine.py:focal", "buffers": [{"size": 0.1}]}}
     require_same(ranks, places)

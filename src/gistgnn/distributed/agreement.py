@@ -5,7 +5,7 @@ from typing import Any
 
 from gistgnn.distributed.world import World
 from gistgnn.errors import InputError
-from gistgnn.utils.checks import shown
+from gistgnn.utils.checks import on_one_line, shortened
 from gistgnn.utils.machine import version_of
 from gistgnn.utils.tensors import is_digest
 
@@ -46,17 +46,21 @@ def require_same(ranks: World, facts: Mapping[str, Mapping[str, Any]]) -> None:
             first, *other_values = (rank_values.get(name, "missing") for rank_values in theirs)
             for rank, value in enumerate(other_values, 1):
                 if value != first:
-                    if is_digest(first.strip("'")) or is_digest(value.strip("'")):
-                        raise InputError(f"{name} differ between rank 0 and rank {rank}: {advice}")
-                    raise InputError(
-                        f"{name} is {first} on rank 0 and {value} on rank {rank}: {advice}"
-                    )
+                    raise InputError(f"{_difference(name, first, value, rank)}: {advice}")
+
+
+def _difference(name: str, first: str, value: str, rank: int) -> str:
+    """Say how the value of a rank differs from that of rank 0."""
+    has_digest = is_digest(first.strip("'")) or is_digest(value.strip("'"))
+    if has_digest or shortened(first) == shortened(value):
+        return f"{name} differ between rank 0 and rank {rank}"
+    return f"{name} is {shortened(first)} on rank 0 and {shortened(value)} on rank {rank}"
 
 
 def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Yield the texts, numbers and lists of numbers in a value, with their names.
 
-    The values are texts, as messages show them.
+    The values are whole texts: what a message cuts off may be where two ranks differ.
     """
     if isinstance(value, (list, tuple)) and any(
         isinstance(entry, (Mapping, list, tuple, str)) for entry in value
@@ -70,9 +74,9 @@ def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, str):
         # Of a function in a file only the name counts: on another machine the file may lie
         # elsewhere.
-        yield name, shown(value.rpartition(".py:")[2])
-    elif isinstance(value, tuple):
-        yield name, str(list(value))
+        yield name, on_one_line(value.rpartition(".py:")[2])
+    elif isinstance(value, (list, tuple)):
+        yield name, on_one_line(list(value))
     else:
-        is_plain = value is None or isinstance(value, (bool, int, float, list))
-        yield name, shown(value) if is_plain else str(value)
+        is_plain = value is None or isinstance(value, (bool, int, float))
+        yield name, on_one_line(value) if is_plain else str(value)

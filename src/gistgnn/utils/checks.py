@@ -116,11 +116,20 @@ def as_limit(number: float) -> str:
 
 def shown(value: Any) -> str:
     """Return a value for a message, on one line; a very long one is cut."""
+    return shortened(on_one_line(value))
+
+
+def on_one_line(value: Any) -> str:
+    """Return the whole of a value as a text without line breaks."""
     try:
-        text = " ".join(repr(value).split())
+        return " ".join(repr(value).split())
     except Exception:
         # It is an integer of more digits than Python prints, or an object of the user's own.
-        text = f"a very long {type(value).__name__}"
+        return f"a very long {type(value).__name__}"
+
+
+def shortened(text: str) -> str:
+    """Cut a text that is too long for a message."""
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
