@@ -232,7 +232,10 @@ def test_times_have_the_unit_that_suits_them() -> None:
     seconds = {
         0: "0 s",
         2e-5: "20 µs",
+        0.9996e-3: "1 ms",
         0.012: "12 ms",
+        0.9994: "999 ms",
+        0.9996: "1 s",
         3.007: "3.01 s",
         125: "2 min 5 s",
         3 * 3600 + 61: "3 h 1 min",

@@ -17,9 +17,10 @@ def size(count: float) -> str:
 
 def duration(seconds: float) -> str:
     """Format seconds: "20 µs", "12 ms", "3.01 s", "2 min 5 s", "3 h 1 min"."""
-    if seconds < 1e-3:
+    # Each limit is where the rounded number would need a fourth digit.
+    if seconds < 0.9995e-3:
         return f"{seconds * 1e6:.0f} µs" if seconds else "0 s"
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{seconds * 1e3:.3g} ms"
     if seconds < 99.5:
         return f"{seconds:.3g} s"
@@ -39,11 +40,9 @@ def rough_duration(seconds: float) -> str:
     if seconds < 90 or minutes < 90:
         return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min"
     hours = minutes // 60
-    return (
-        f"{hours} h {minutes % 60} min"
-        if hours < 36
-        else f"{plural(hours // 24, 'day')} {hours % 24} h"
-    )
+    if hours < 36:
+        return f"{hours} h {minutes % 60} min"
+    return f"{plural(hours // 24, 'day')} {hours % 24} h"
 
 
 def time_unit(seconds: float) -> tuple[int, str]:
