@@ -137,7 +137,7 @@ def test_input_features_as_an_axis() -> None:
         lambda w: Stack(w[1:], pyg.SAGEConv, w[0]), (9, 8), shared=False, input_axis=0
     )
     assert layout.dims["convs.0.lin_l.weight"] == (dim("1"), dim("0"))
-    assert layout.carriers(0) == ["convs.0.lin_l.weight", "convs.0.lin_r.weight"]
+    assert layout.names_along(0) == ["convs.0.lin_l.weight", "convs.0.lin_r.weight"]
 
 
 def test_a_compiled_model() -> None:

@@ -9,7 +9,7 @@ model's layers is needed. `gistgnn.layout.check` checks the result.
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,8 +33,7 @@ MOST_CANDIDATES = 2000
 
 _PRODUCT = (
     "it is a product of widths, as in NNConv, whose edge network makes a matrix for every edge; "
-    "use a layer whose edge "
-    "network makes one vector, such as GINEConv"
+    "use a layer whose edge network makes one vector, such as GINEConv"
 )
 
 
@@ -49,6 +48,10 @@ class Segment:
 
     axis: int | None
     fixed: int = 0
+
+    def size(self, features: Sequence[int]) -> int:
+        """Return the number of entries, for the given numbers of features of the axes."""
+        return self.fixed if self.axis is None else features[self.axis]
 
 
 Dim = tuple[Segment, ...]
@@ -97,13 +100,47 @@ class Layout:
         """Return the widths of ``build`` for the given numbers of features of the axes."""
         return tuple(map(operator.mul, features, self.units))
 
-    def carriers(self, axis: int) -> list[str]:
+    def names_along(self, axis: int) -> list[str]:
         """Return the names of the parameters and buffers with a dimension along the axis."""
+        return [name for name in self.dims if self.dims_along(name, {axis})]
+
+    def dims_along(self, name: str, axes: Collection[int]) -> list[int]:
+        """Return the dimensions of a tensor that lie along one of the axes, if only in part."""
         return [
-            name
-            for name, dims in self.dims.items()
-            if any(s.axis == axis for dim in dims for s in dim)
+            i
+            for i, dim in enumerate(self.dims[name])
+            if any(segment.axis in axes for segment in dim)
         ]
+
+    def shape(self, name: str, features: Sequence[int]) -> list[int]:
+        """Return the shape of a tensor, for the given numbers of features of the axes."""
+        return [sum(segment.size(features) for segment in dim) for dim in self.dims[name]]
+
+    def mask_along(self, name: str, axes: Collection[int], features: Sequence[int]) -> Tensor:
+        """Return which entries of a tensor lie along one of the axes.
+
+        The mask is boolean, and broadcasts to the tensor's shape.
+        """
+        dims = self.dims[name]
+        mask = torch.zeros([1] * len(dims), dtype=torch.bool)
+        for i, dim in enumerate(dims):
+            flags = torch.tensor([segment.axis in axes for segment in dim], dtype=torch.bool)
+            sizes = torch.tensor([segment.size(features) for segment in dim], dtype=torch.int64)
+            mask = mask | _along_dim(flags.repeat_interleave(sizes), i, len(dims))
+        return mask
+
+    def index(
+        self, name: str, blocks: Sequence[Tensor], features: Sequence[int]
+    ) -> tuple[Tensor, ...]:
+        """Return the entries of a tensor that blocks select, as an index of the tensor.
+
+        For the arguments see `positions`.
+        """
+        dims = self.dims[name]
+        return tuple(
+            _along_dim(self.positions(dim, blocks, features), i, len(dims))
+            for i, dim in enumerate(dims)
+        )
 
     def positions(self, dim: Dim, blocks: Sequence[Tensor], features: Sequence[int]) -> Tensor:
         """Return the positions of blocks in one dimension of a tensor, in order.
@@ -116,11 +153,16 @@ class Layout:
         parts = []
         offset = 0
         for segment in dim:
-            size = segment.fixed if segment.axis is None else features[segment.axis]
+            size = segment.size(features)
             selected = torch.arange(size) if segment.axis is None else blocks[segment.axis]
             parts.append(selected + offset)
             offset += size
         return torch.cat(parts)
+
+
+def _along_dim(values: Tensor, dim: int, dims: int) -> Tensor:
+    """Return a vector that lies along one of so many dimensions; the others have size 1."""
+    return values.view(-1, *[1] * (dims - 1 - dim))
 
 
 def named_tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -232,6 +274,11 @@ class _Growth(NamedTuple):
 def _measure(
     build: Build, widths: Widths, shared: bool, on_meta: bool
 ) -> dict[str, tuple[_Growth, ...]]:
+    """Return how each dimension of every parameter and buffer grows with the widths, by name.
+
+    For the arguments and errors see `candidate_layouts`.
+    """
+
     def shapes(factors: Sequence[int]) -> dict[str, tuple[int, ...]]:
         scaled = tuple(w * factor for w, factor in zip(widths, factors, strict=True))
         try:
@@ -266,20 +313,25 @@ def _measure(
 
 
 def _check_names(
-    base: dict[str, tuple[int, ...]], others: list[dict[str, tuple[int, ...]]]
+    base: dict[str, tuple[int, ...]], at_other_widths: list[dict[str, tuple[int, ...]]]
 ) -> None:
-    for other in others:
-        if differing := sorted(base.keys() ^ other.keys()):
+    """Refuse a model that has other tensors at other widths, or tensors of other dimensions.
+
+    Args:
+        base: the shapes of its tensors at the full widths, by name.
+        at_other_widths: the same at each of some other widths.
+    """
+    for shapes in at_other_widths:
+        if differing := sorted(base.keys() ^ shapes.keys()):
             name = differing[0]
             raise NoLayoutError(
                 f"parameter '{name}' exists at some widths only: build the same layers at every "
-                "width (GENConv and "
-                "others add a projection where the sizes on their two sides differ: give them "
-                "equal sizes, by one "
-                "integer as widths and a Linear layer before and after them)"
+                "width (GENConv and others add a projection where the sizes on their two sides "
+                "differ: give them equal sizes, by one integer as widths and a Linear layer before "
+                "and after them)"
             )
         for name, shape in base.items():
-            if (dims := len(other[name])) != len(shape):
+            if (dims := len(shapes[name])) != len(shape):
                 raise NoLayoutError(
                     f"parameter '{name}' has {len(shape)} dimensions at some widths, {dims} at "
                     "others"
@@ -316,13 +368,15 @@ def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]])
 
 
 def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int, ...]:
+    """Return for every axis the step of the width that adds a feature (see `Layout.units`)."""
     units = []
     for axis, width in enumerate(widths):
+        # How many entries of a dimension come with each step of the width: 1/4 for 4 heads.
         slopes = [
-            Fraction(g.steps[axis], width)
-            for dims in growths.values()
-            for g in dims
-            if g.steps[axis]
+            Fraction(growth.steps[axis], width)
+            for growths_of_tensor in growths.values()
+            for growth in growths_of_tensor
+            if growth.steps[axis]
         ]
         if not slopes:
             raise InputError(
@@ -345,12 +399,10 @@ def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> li
         ((axis, count),) = copies.items()
         return [(Segment(axis),) * count]
     dims = []
-    common = math.gcd(growth.fixed, *copies.values())
-    for repeats in (
-        r
-        for r in range(1, common + 1)
-        if common % r == 0 and all(c % r == 0 for c in copies.values())
-    ):
+    most_repeats = math.gcd(growth.fixed, *copies.values())
+    for repeats in range(1, most_repeats + 1):
+        if most_repeats % repeats:
+            continue
         parts: list[Dim] = [(Segment(None, growth.fixed // repeats),)] if growth.fixed else []
         parts += [(Segment(axis),) * (count // repeats) for axis, count in copies.items()]
         orders = itertools.chain([parts, parts[::-1]], itertools.permutations(parts))

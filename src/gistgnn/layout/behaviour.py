@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
-from gistgnn.layout.axes import Build, Layout, construct, named_tensors
-from gistgnn.layout.instance import Instance, eager, same
+from gistgnn.layout.axes import Build, Layout, named_tensors
+from gistgnn.layout.instance import Instance, construct_on_host, eager, same
 from gistgnn.nn.scaling import plain_model
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.call import signature
@@ -28,9 +28,7 @@ log = logging.getLogger(__name__)
 _MORE_NODES = 2  # Another graph has so many nodes more than the first.
 
 
-def check_behaviour(
-    build: Build, layout: Layout, instances: Sequence[Instance], *, shared: bool
-) -> frozenset[str]:
+def check_behaviour(build: Build, layout: Layout, instances: Sequence[Instance]) -> frozenset[str]:
     """Return the names of the inputs that a model makes no use of, such as "edge_index".
 
     A note is logged if a model takes no edges, or makes no use of them.
@@ -40,7 +38,7 @@ def check_behaviour(
     """
     first = instances[0]
     for training, more_nodes in itertools.product((False, True), (_MORE_NODES, 0)):
-        fresh = construct(build, layout.widths(first.features), shared=shared).cpu().double()
+        fresh = construct_on_host(build, layout, first.features)
         _refuse_what_is_kept(
             first, fresh, _another_graph(first.batch, more_nodes), training=training
         )
@@ -91,8 +89,8 @@ def _refusal(model: nn.Module, names: list[str], problem: str) -> InputError:
     kind = type(plain_model(model)).__name__
     return InputError(
         f"{kind} keeps {name} of the first graph that it is called on, so {problem}: compute it "
-        "anew in every "
-        "forward, as batches, and the graph of an inductive run, differ from call to call"
+        "anew in every forward, as batches, and the graph of an inductive run, differ from call to "
+        "call"
     )
 
 

@@ -76,6 +76,7 @@ def _infer(
     instances: list[Instance] = []
     for candidate in candidate_layouts(build, widths, shared=shared, on_meta=on_meta):
         layout = replace(candidate, shared=shared, input_axis=input_axis)
+        # Candidates differ in the order of their segments, so the same models serve all of them.
         instances = instances or [small_instance(build, layout, draw) for draw in range(DRAWS)]
         problem = next(
             (text for instance in instances if (text := _find_error(instance, layout))), None
@@ -83,7 +84,7 @@ def _infer(
         if problem is None:
             _check_effect(instances, layout)
             layout = replace(layout, derived=find_derived(instances, layout))
-            return replace(layout, unused=check_behaviour(build, layout, instances, shared=shared))
+            return replace(layout, unused=check_behaviour(build, layout, instances))
         failure = failure or problem
     raise NoLayoutError(failure)
 
@@ -123,7 +124,7 @@ def _permuted(
 def _find_error(instance: Instance, layout: Layout) -> str | None:
     """Return an error message if the layout is wrong for this instance, otherwise None."""
     for axis in range(len(instance.features)):
-        names = layout.carriers(axis)
+        names = layout.names_along(axis)
         with_input = layout.input_axis == axis
         if not _changes(instance, layout, axis, names, with_input):
             continue
@@ -134,22 +135,18 @@ def _find_error(instance: Instance, layout: Layout) -> str | None:
         ):
             return (
                 f"the model returns one output for each feature of width {axis}: build it with the "
-                "number of classes "
-                "as its outputs, such as GraphSAGE(features, width, 2, classes)"
+                "number of classes as its outputs, such as GraphSAGE(features, width, 2, classes)"
             )
-        names_but_one = {name: [other for other in names if other != name] for name in names}
-        culprits = [
-            name
-            for name in names
-            if not _changes(instance, layout, axis, names_but_one[name], with_input)
-        ]
+        culprits = []
+        for name in names:
+            names_but_one = [other for other in names if other != name]
+            if not _changes(instance, layout, axis, names_but_one, with_input):
+                culprits.append(name)
         listed = ", ".join(f"'{name}'" for name in (culprits or names)[:4])
         return (
             f"the layout of parameter {listed} cannot be confirmed: permuting the features of "
-            f"width {axis} changes the "
-            "model's output, so they cannot be split into blocks; leave that width out of the "
-            "widths"
-            f"{_hint(layout, axis)}"
+            f"width {axis} changes the model's output, so they cannot be split into blocks; leave "
+            f"that width out of the widths{_hint(layout, axis)}"
         )
     return None
 
@@ -157,12 +154,13 @@ def _find_error(instance: Instance, layout: Layout) -> str | None:
 def _hint(layout: Layout, axis: int) -> str:
     """Say that a tensor's copies of the axis may be mixed, if there is such a tensor."""
     for name, dims in layout.dims.items():
-        if (copies := max(sum(s.axis == axis for s in dim) for dim in dims or ((),))) > 1:
+        counts = [sum(segment.axis == axis for segment in dim) for dim in dims]
+        copies = max(counts, default=0)
+        if copies > 1:
             return (
                 f" ('{name}' holds {copies} entries for each feature: they can be split if they "
-                f"are {copies} copies of "
-                "all features, one after the other, and not a matrix, as NNConv's edge network "
-                "makes, or heads)"
+                f"are {copies} copies of all features, one after the other, and not a matrix, as "
+                "NNConv's edge network makes, or heads)"
             )
     return ""
 
@@ -170,12 +168,11 @@ def _hint(layout: Layout, axis: int) -> str:
 def _check_effect(instances: Sequence[Instance], layout: Layout) -> None:
     """Refuse an axis that does not affect the output: the check would say nothing about it."""
     for axis in range(len(layout.units)):
-        names = layout.carriers(axis)
+        names = layout.names_along(axis)
         if not any(
             _changes(i, layout, axis, [name], with_input=False) for i in instances for name in names
         ):
             raise InputError(
                 f"the layout of parameter '{names[0]}' cannot be confirmed: the model's output "
-                "does not depend on the "
-                f"order of the features of width {axis} in any one parameter"
+                f"does not depend on the order of the features of width {axis} in any one parameter"
             )

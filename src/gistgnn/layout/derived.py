@@ -12,6 +12,7 @@ those of a moving average of the parameters do not.
 
 from collections.abc import Sequence
 from copy import deepcopy
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,64 +31,60 @@ CHANGE = 1e-4
 
 def find_derived(instances: Sequence[Instance], layout: Layout) -> frozenset[str]:
     """Return the buffers that forward computes from features that a sub-GCN may lack, by name."""
-    # Such a buffer may depend on the input by chance alone, where all features are zero behind a
-    # ReLU.
-    dependences = [_derived(instance, layout) for instance in instances]
-    depending = frozenset.union(*(of_input for of_input, _ in dependences))
-    return frozenset.union(*(of_others for _, of_others in dependences)) - depending
+    dependences = [_find_dependences(instance, layout) for instance in instances]
+    # In one instance a running mean may seem not to depend on the input, by chance: all features
+    # may be zero behind a ReLU. So a buffer that depends on it in any instance is none of these.
+    on_input = frozenset.union(*(buffers.on_input for buffers in dependences))
+    on_other_features = frozenset.union(*(buffers.on_other_features for buffers in dependences))
+    return on_other_features - on_input
 
 
-def _derived(instance: Instance, layout: Layout) -> tuple[frozenset[str], frozenset[str]]:
-    """Return two sets of buffers, by name.
+class _Dependences(NamedTuple):
+    """The buffers of an instance that depend on something, by name."""
 
-    The first depend on the input. The blocks of the second depend on parameters outside the blocks.
-    """
+    on_input: frozenset[str] = frozenset()
+    # Their entries for a block of features depend on parameters outside the block.
+    on_other_features: frozenset[str] = frozenset()
+
+
+def _find_dependences(instance: Instance, layout: Layout) -> _Dependences:
     buffers = {
         name: tensor
         for name, tensor in instance.module.named_buffers()
         if tensor.is_floating_point()
     }
-    none: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
     # The first call has made a buffer, which `check_behaviour` refuses.
     if not buffers or instance.values.keys() - layout.dims.keys():
-        return none
+        return _Dependences()
     x = instance.batch.x
     values = instance.values
     # A mean over nodes changes with the first node's features twice, a maximum with smaller
     # features.
     other_inputs = (x[torch.arange(len(x)).sub(1).clamp(min=0)], x / 2)
     halves = tuple(torch.arange((count + 1) // 2) for count in instance.features)
-    block = {name: _index(layout, name, halves, instance.features) for name in values}
+    block = {name: layout.index(name, halves, instance.features) for name in values}
     changed_outside = {
         name: _changed_outside(tensor, block[name]) for name, tensor in values.items()
     }
     try:
         after = _after_step(instance, values, x)
         if all(torch.equal(after[name], values[name]) for name in buffers):
-            return none
-        of_other_inputs = [_after_step(instance, values, other) for other in other_inputs]
-        of_others = _after_step(instance, changed_outside, x)
+            return _Dependences()
+        after_other_inputs = [_after_step(instance, values, other) for other in other_inputs]
+        after_change = _after_step(instance, changed_outside, x)
     except Exception:  # A user's model may raise anything in training mode, as training says later.
-        return none
-    return (
+        return _Dependences()
+    return _Dependences(
         frozenset(
-            name for name in buffers if not all(same(o[name], after[name]) for o in of_other_inputs)
+            name
+            for name in buffers
+            if not all(same(other[name], after[name]) for other in after_other_inputs)
         ),
         frozenset(
             name
             for name in buffers
-            if not same(of_others[name][block[name]], after[name][block[name]])
+            if not same(after_change[name][block[name]], after[name][block[name]])
         ),
-    )
-
-
-def _index(
-    layout: Layout, name: str, blocks: tuple[Tensor, ...], features: Widths
-) -> tuple[Tensor, ...]:
-    """Return the entries of a tensor that belong to a sub-GCN with these blocks, as an index."""
-    positions = [layout.positions(dim, blocks, features) for dim in layout.dims[name]]
-    return tuple(
-        chosen.view(-1, *[1] * (len(positions) - 1 - i)) for i, chosen in enumerate(positions)
     )
 
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.layout.axes import Build, Dim, Layout, Widths, check_widths, construct, named_tensors
+from gistgnn.layout.axes import Build, Layout, Widths, check_widths, construct, named_tensors
 from gistgnn.layout.check import infer_layout
 from gistgnn.layout.derived import compute_derived
-from gistgnn.layout.readout import find_readouts
+from gistgnn.layout.readout import find_readout
 from gistgnn.nn.scaling import ScaledModel, plain_model
 from gistgnn.utils.checks import check_kind
 
@@ -85,10 +85,10 @@ def widen(build: Build, model: nn.Module, widths: int | Sequence[int]) -> nn.Mod
     tensors = named_tensors(plain_model(model))
     layout = _layout_of(build, tensors, widths)
     narrow_widths = layout.widths(features_of(layout, tensors))
-    return join(build, [model] * copies(narrow_widths, check_widths(widths, None)), widths)
+    return join(build, [model] * count_copies(narrow_widths, check_widths(widths, None)), widths)
 
 
-def copies(narrow: Widths, wide: Widths) -> int:
+def count_copies(narrow: Widths, wide: Widths) -> int:
     """Return how many copies of a narrow model have the widths of a wide one together.
 
     Raises:
@@ -128,8 +128,8 @@ def features_of(layout: Layout, tensors: Mapping[str, Tensor]) -> Widths:
             f"the width of layer {min(missing)} cannot be read off the model's parameters"
         )
     features = tuple(by_axis[axis] for axis in range(len(layout.units)))
-    for name, dims in layout.dims.items():
-        expected = [_size(dim, features) for dim in dims]
+    for name in layout.dims:
+        expected = layout.shape(name, features)
         if expected != list(tensors[name].shape):
             raise InputError(
                 f"'{name}' is {list(tensors[name].shape)}, expected {expected}: give a model of "
@@ -151,19 +151,16 @@ def side_by_side(
     if len(models) > 1:
         readout = readout_of(build, layout, layout.widths(joined))
     wide = {}
-    for name, dims in layout.dims.items():
+    for name in layout.dims:
         first = models[0][name].detach()
-        target = first.new_zeros([_size(dim, joined) for dim in dims], device="cpu")
+        target = first.new_zeros(layout.shape(name, joined), device="cpu")
         start = tuple(0 for _ in joined)
         for counts, tensors in zip(features, models, strict=True):
             blocks = [torch.arange(n) + begin for n, begin in zip(counts, start, strict=True)]
-            cut = [layout.positions(dim, blocks, joined) for dim in dims]
-            index = tuple(
-                positions.view(-1, *[1] * (len(cut) - 1 - i)) for i, positions in enumerate(cut)
-            )
+            index = layout.index(name, blocks, joined)
             value = tensors[name].detach().cpu()
             if target.is_floating_point():
-                along = _along_axes(dims, counts)
+                along = layout.mask_along(name, range(len(layout.units)), counts)
                 # Entries along no axis, such as the output's bias, are the means of all models.
                 factors = torch.full(along.shape, 1 / len(models), dtype=_precise(value))
                 if name not in readout:
@@ -182,9 +179,8 @@ def readout_of(build: Build, layout: Layout, widths: Widths) -> Collection[str]:
         raise InputError(
             f"the model's features cannot be told apart by its widths ({layout.refusal})"
         )
-    every_axis = range(len(layout.units))
-    (readout,) = find_readouts(build, widths, layout, [every_axis], by_entries=True)
-    return readout
+    all_axes = range(len(layout.units))
+    return find_readout(build, widths, layout, all_axes, by_entries=True)
 
 
 def as_part(
@@ -197,7 +193,7 @@ def as_part(
     features = features_of(layout, tensors)
     part = dict(tensors)
     for name in readout:
-        along = _along_axes(layout.dims[name], features)
+        along = layout.mask_along(name, range(len(layout.units)), features)
         factors = torch.ones(along.shape, dtype=_precise(tensors[name]))
         factors[along] = 1 / count
         part[name] = tensors[name] * factors.to(tensors[name].device)
@@ -207,23 +203,6 @@ def as_part(
 def _precise(tensor: Tensor) -> torch.dtype:
     """Return the type of what a tensor is multiplied by: its own, float32 at least."""
     return torch.promote_types(tensor.dtype, torch.float32)
-
-
-def _size(dim: Dim, features: Sequence[int]) -> int:
-    return sum(segment.fixed if segment.axis is None else features[segment.axis] for segment in dim)
-
-
-def _along_axes(dims: Sequence[Dim], features: Sequence[int]) -> Tensor:
-    """Return a mask, which broadcasts to a tensor, of its entries that lie along an axis."""
-    along = torch.zeros([1] * len(dims), dtype=torch.bool)
-    for i, dim in enumerate(dims):
-        sizes = [
-            segment.fixed if segment.axis is None else features[segment.axis] for segment in dim
-        ]
-        flags = torch.tensor([segment.axis is not None for segment in dim], dtype=torch.bool)
-        along_dim = flags.repeat_interleave(torch.tensor(sizes, dtype=torch.int64))
-        along = along | along_dim.view(-1, *[1] * (len(dims) - 1 - i))
-    return along
 
 
 def _layout_of(

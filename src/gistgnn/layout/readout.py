@@ -17,9 +17,16 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, users_code
-from gistgnn.layout.axes import Build, Layout, Widths, construct
+from gistgnn.layout.axes import Build, Layout, Widths
 from gistgnn.layout.derived import compute_derived
-from gistgnn.layout.instance import DRAWS, Instance, check_sizes, same, small_instance
+from gistgnn.layout.instance import (
+    DRAWS,
+    Instance,
+    check_sizes,
+    construct_on_host,
+    same,
+    small_instance,
+)
 from gistgnn.utils.random_streams import Stream
 
 COPIES = 2
@@ -32,10 +39,19 @@ CONVERGED: Any = {"change": 1e-13, "most_passes": 2000}
 
 
 def find_readout(
-    build: Build, widths: Widths, layout: Layout, split: Collection[int]
+    build: Build,
+    widths: Widths,
+    layout: Layout,
+    split: Collection[int],
+    *,
+    by_entries: bool = False,
 ) -> frozenset[str]:
-    """Return the parameters that sum over an axis in `split` into something that is not split."""
-    return find_readouts(build, widths, layout, [split])[0]
+    """Return the parameters that sum over an axis in `split` into something that is not split.
+
+    For the arguments see `find_readouts`.
+    """
+    (readout,) = find_readouts(build, widths, layout, [split], by_entries=by_entries)
+    return readout
 
 
 def find_readouts(
@@ -74,21 +90,28 @@ def _readout(
 ) -> frozenset[str]:
     pairs = [_pair(build, layout, split, narrow) for narrow in narrow_models]
     model = narrow_models[0].module
-    along = {name: dims_along(layout, name, split) for name, _ in model.named_parameters()}
-    candidates = [name for name in along if len(along[name]) == 1]
+    candidates = [
+        name for name, _ in model.named_parameters() if len(layout.dims_along(name, split)) == 1
+    ]
     summing = [name for name in candidates if all(pair.is_sum(name) for pair in pairs)]
-    # In torch's order of dimensions, [out, in], the last one is summed over.
-    usual = [name for name in summing if along[name] == [len(layout.dims[name]) - 1] != [0]]
+    usual = [name for name in summing if _sums_as_usual(layout, name, split)]
     for chosen in itertools.islice(_choices(summing, usual), MOST_TRIED):
         if all(pair.is_mean(chosen, by_entries) for pair in pairs):
             return chosen
     raise InputError(
         f"{type(model).__name__}, the model of build({widths[0] if layout.shared else widths}), "
-        "cannot be "
-        "merged as the mean of its sub-GCNs: no choice of parameters to divide by m gives m copies "
-        "of a narrow model "
-        "side by side the output of one; train it with sub_gcns=1"
+        "cannot be merged as the mean of its sub-GCNs: no choice of parameters to divide by m "
+        "gives m copies of a narrow model side by side the output of one; train it with sub_gcns=1"
     )
+
+
+def _sums_as_usual(layout: Layout, name: str, split: Collection[int]) -> bool:
+    """Whether a tensor sums over a split axis in torch's order of dimensions, [out, in].
+
+    The last of at least two dimensions is then the one that lies along the axis.
+    """
+    last = len(layout.dims[name]) - 1
+    return last > 0 and layout.dims_along(name, split) == [last]
 
 
 def cross_tensors(layout: Layout, split: Collection[int]) -> frozenset[str]:
@@ -96,7 +119,7 @@ def cross_tensors(layout: Layout, split: Collection[int]) -> frozenset[str]:
 
     They have at least two dimensions along split axes.
     """
-    return frozenset(name for name in layout.dims if len(dims_along(layout, name, split)) >= 2)
+    return frozenset(name for name in layout.dims if len(layout.dims_along(name, split)) >= 2)
 
 
 @dataclass(frozen=True)
@@ -130,43 +153,26 @@ class _Pair:
             name: of the tensor.
             factors: of its values in the blocks of the copies, in order.
         """
-        dims = self.layout.dims[name]
-        full = self.full.features
         value = self.narrow.values[name]
-        all_features = [torch.arange(n) for n in full]
-        target = value.new_zeros(
-            [len(self.layout.positions(dim, all_features, full)) for dim in dims]
-        )
+        full = self.full.features
+        target = value.new_zeros(self.layout.shape(name, full))
         for k, factor in enumerate(factors):
             blocks = [
                 torch.arange(n) + (k * n if a in self.split else 0)
                 for a, n in enumerate(self.narrow.features)
             ]
-            cut = [self.layout.positions(dim, blocks, full) for dim in dims]
-            index = tuple(
-                positions.view(-1, *[1] * (len(cut) - 1 - i)) for i, positions in enumerate(cut)
-            )
-            target[index] = (
-                value if factor == 1 else value * self.on_split_entries(name, factor, self.narrow)
-            )
+            if factor != 1:
+                value_of_copy = value * self.on_split_entries(name, factor, self.narrow)
+            else:
+                value_of_copy = value
+            target[self.layout.index(name, blocks, full)] = value_of_copy
         return target
 
     def on_split_entries(self, name: str, factor: float, instance: Instance) -> Tensor:
         """Return factors for a tensor: ``factor`` along a split axis, and 1 elsewhere."""
-        dims = self.layout.dims[name]
-        factors = torch.ones([1] * len(dims), dtype=torch.float64)
-        for i, dim in enumerate(dims):
-            axes = [segment.axis for segment in dim]
-            sizes = [
-                segment.fixed if segment.axis is None else instance.features[segment.axis]
-                for segment in dim
-            ]
-            values = [factor if axis in self.split else 1.0 for axis in axes]
-            if factor in values:
-                along = torch.repeat_interleave(
-                    torch.tensor(values, dtype=torch.float64), torch.tensor(sizes)
-                )
-                factors = factors * along.view(-1, *[1] * (len(dims) - 1 - i))
+        along = self.layout.mask_along(name, self.split, instance.features)
+        factors = torch.ones(along.shape, dtype=torch.float64)
+        factors[along] = factor
         return factors
 
     def is_sum(self, name: str) -> bool:
@@ -204,19 +210,12 @@ def _narrow(build: Build, layout: Layout, draw: int) -> Instance:
 
 def _pair(build: Build, layout: Layout, split: frozenset[int], narrow: Instance) -> _Pair:
     features = tuple(n * COPIES if axis in split else n for axis, n in enumerate(narrow.features))
-    module = construct(build, layout.widths(features), shared=layout.shared).cpu().double().eval()
+    module = construct_on_host(build, layout, features)
     check_sizes(module, layout, features)
     pair = _Pair(narrow, Instance(module, narrow.batch, features), layout, split)
     with users_code(f"the model cannot be tried at widths {layout.widths(features)}"):
         pair.full.output(pair.copies, pair.x)
     return pair
-
-
-def dims_along(layout: Layout, name: str, axes: Collection[int]) -> list[int]:
-    """Return the dimensions of a tensor that lie along one of the axes."""
-    return [
-        i for i, dim in enumerate(layout.dims[name]) if any(segment.axis in axes for segment in dim)
-    ]
 
 
 def _choices(summing: Sequence[str], usual: Collection[str]) -> Iterator[frozenset[str]]:

@@ -24,7 +24,7 @@ from gistgnn.errors import InputError
 from gistgnn.layout.axes import Build, Layout, check_widths, construct
 from gistgnn.layout.check import infer_layout
 from gistgnn.layout.instance import small_instance
-from gistgnn.layout.readout import dims_along, find_readouts
+from gistgnn.layout.readout import find_readouts
 from gistgnn.settings import BASE_WIDTH, Training
 from gistgnn.training.names import UpdateRule
 from gistgnn.training.optimizer import update_rule
@@ -135,11 +135,11 @@ class WidthScaling:
         summed_dims: dict[str, set[int]] = {}
         for axis, names in zip(axes, readouts, strict=True):
             for name in names:
-                along = dims_along(layout, name, {axis})
+                along = layout.dims_along(name, {axis})
                 summed_dims.setdefault(name, set()).update(along)
         for axis in axes:
             for name in layout.dims:
-                along = dims_along(layout, name, {axis})
+                along = layout.dims_along(name, {axis})
                 # Both sides of the tensor lie along one axis that layers share. Its fan-in is the
                 # same whichever side is summed over, so torch's order of dimensions, [out, in],
                 # serves.
@@ -168,7 +168,7 @@ class WidthScaling:
     def _hidden_dims(self, name: str) -> list[int]:
         """Return the dimensions of a tensor that lie along a hidden axis."""
         axes = set(range(len(self._layout.units))) - {self._layout.input_axis}
-        return dims_along(self._layout, name, axes)
+        return self._layout.dims_along(name, axes)
 
     def _growth(self, name: str, shape: Sequence[int], dims: Sequence[int]) -> float:
         """Return how many times larger some dimensions of a tensor are than at the base width."""

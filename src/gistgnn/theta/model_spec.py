@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
 from gistgnn.layout.derived import compute_derived
-from gistgnn.layout.joining import copies, features_of, side_by_side
+from gistgnn.layout.joining import count_copies, features_of, side_by_side
 from gistgnn.layout.width_scaling import WidthScaling
 from gistgnn.nn.scaling import ScaledModel, saved_state, split_scaling
 from gistgnn.utils.random_streams import Stream
@@ -133,7 +133,7 @@ def _widen_tensors(
     if not is_narrower or spec.layout.refusal is not None or spec.layout.input_axis is not None:
         return tensors
     widths = spec.layout.widths(features_of(spec.layout, model_tensors))
-    count = copies(widths, spec.widths)
+    count = count_copies(widths, spec.widths)
     shown = " x ".join(map(str, widths)), " x ".join(map(str, spec.widths))
     log.info("init is made wider, from %s to %s: %d copies side by side", *shown, count)
     return side_by_side(spec.build, spec.layout, [model_tensors] * count)
