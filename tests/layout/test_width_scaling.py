@@ -5,6 +5,7 @@ width.
 import logging
 import math
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 from gistgnn import WidthScaling
+from gistgnn.layout.check import infer_layout
 from gistgnn.nn import GAT, GCN, GIN, GraphSAGE
 from gistgnn.sampling import Batch, forward
 from tests.helpers.models import every_model
@@ -427,3 +429,23 @@ def test_a_model_that_build_does_not_make_is_refused() -> None:
     for work in (scaling.scale, lambda model: scaling.parameter_groups(model, 0.1)):
         with refused("'weight'", "build does not make"):
             work(nn.Linear(3, 2))
+
+
+def test_input_features_as_an_axis_are_no_width() -> None:
+    """Their number is that of the data at every base width, also where the layout alone says so."""
+
+    def build(widths: Sequence[int]) -> nn.Module:
+        return GCN(widths[0], widths[1:], CLASSES)
+
+    widths = (FEATURES, 256, 256)
+    layout = infer_layout(build, widths, shared=False, input_axis=0)
+    model = build(widths)
+    before = model.convs[0].weight.detach().clone()
+    for scaling in (
+        WidthScaling(build, widths, input_axis=0),
+        WidthScaling(build, widths, layout=layout),
+    ):
+        scaled = scaling.scale(deepcopy(model)).convs[0].weight
+        # Glorot's variance is 2 / (inputs + outputs), and the base width is 128.
+        expected = math.sqrt((FEATURES + 256) / (FEATURES + 128))
+        assert float((scaled / before).mean()) == pytest.approx(expected, rel=0.1)

@@ -87,7 +87,7 @@ class WidthScaling:
         self._layout = layout
         # The input features are data, and no width: their number has no base but itself.
         self._base_features = [
-            (width if axis == input_axis else self.base_width) / unit
+            (width if axis == layout.input_axis else self.base_width) / unit
             for axis, (width, unit) in enumerate(zip(self._widths, layout.units, strict=True))
         ]
 
