@@ -123,6 +123,15 @@ def test_the_output_of_joined_models_is_the_mean_of_theirs(name: str) -> None:
     )
 
 
+def test_the_users_random_stream_does_not_move() -> None:
+    build = CASES["pyg GCN None"][0]
+    model = build(8)
+    before = torch.get_rng_state()
+    join(build, [model, model])
+    widen(build, model, 16)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_one_model_is_itself() -> None:
     build, widths = CASES["gat layer"]
     model = trained_like(build, widths)

@@ -12,6 +12,7 @@ from gistgnn.layout.derived import compute_derived
 from gistgnn.layout.readout import find_readout
 from gistgnn.nn.scaling import ScaledModel, plain_model
 from gistgnn.utils.checks import check_kind
+from gistgnn.utils.random_streams import Stream
 
 MOST_AXES = 64  # Where no widths are given, models of up to so many hidden layers are tried.
 
@@ -59,7 +60,8 @@ def join(
             "these"
         )
     values = side_by_side(build, layout, tensors)
-    wide = construct(build, layout.widths(joined), shared=layout.shared)
+    with Stream(0, "joined"):  # The user's random stream does not move.
+        wide = construct(build, layout.widths(joined), shared=layout.shared)
     like = next(tensor for tensor in tensors[0].values() if tensor.is_floating_point())
     wide = wide.to(like.device, like.dtype)
     with torch.no_grad():
@@ -214,10 +216,11 @@ def _layout_of(
         return infer_layout(build, check_widths(widths, None), shared=shared)
     for shared, count in [(True, 1), *((False, count) for count in range(1, MOST_AXES + 1))]:
         try:
-            made = named_tensors(construct(build, (8,) * count, shared=shared))
+            with Stream(0, "joined"):
+                model = construct(build, (8,) * count, shared=shared)
         except InputError:
             continue
-        if made.keys() == tensors.keys():
+        if named_tensors(model).keys() == tensors.keys():
             return infer_layout(build, (8,) * count, shared=shared)
     raise InputError(
         "no widths are found at which build makes the models: give the widths of the wide model"
