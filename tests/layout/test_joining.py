@@ -206,5 +206,13 @@ def test_other_models_are_refused() -> None:
         join(build, [model, other])
     with pytest.raises(InputError, match="together"):
         join(build, [model, model], (12, 12))
+    longer = trained_like(build, own)
+    longer.extra = nn.Linear(3, 2)
+    with pytest.raises(InputError, match=r"the model has 'extra.bias', which build lacks"):
+        join(build, [longer, longer], times(own, 2))
+    for widths in (own, times(own, 2)):  # A run takes copies of a narrower model.
+        for init in (longer, longer.state_dict()):
+            with pytest.raises(InputError, match=r"has 'extra.bias', which"):
+                GIST(build, widths, 1).fit(GRAPH, init=init, progress=False)
     with pytest.raises(InputError):
         join(build, [model, "model"])  # type: ignore[list-item]

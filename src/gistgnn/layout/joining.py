@@ -124,6 +124,8 @@ def features_of(layout: Layout, tensors: Mapping[str, Tensor]) -> Widths:
                 by_axis.setdefault(
                     axis, (size - fixed) // sum(segment.axis == axis for segment in dim)
                 )
+    if unknown := sorted(tensors.keys() - layout.dims.keys()):
+        raise InputError(f"the model has '{unknown[0]}', which build lacks: give a model of build")
     missing = set(range(len(layout.units))) - by_axis.keys()
     if missing:
         raise InputError(

@@ -85,6 +85,13 @@ class ModelSpec:
             compute_derived(model, self.layout, features)
         return model
 
+    def all_names(self) -> set[str]:
+        """The names of all parameters and buffers: every name of those that are tied."""
+        model = self.on_meta()
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        buffers = dict(model.named_buffers(remove_duplicate=False))
+        return {*parameters, *buffers}
+
     def tensor_specs(self) -> dict[str, TensorSpec]:
         """The shape and type of every parameter and buffer."""
         return {
@@ -108,7 +115,13 @@ def values_of(source: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict
         tensors = named_tensors(source)
     else:
         state, _ = split_scaling(saved_state(source))
-        tensors = {name: state[name] for name in specs if name in state}
+        # A state has every name of a tied parameter, and Θ has the first one alone.
+        further_names = spec.all_names() - specs.keys()
+        tensors = {
+            name: value
+            for name, value in state.items()
+            if isinstance(value, Tensor) and name not in further_names
+        }
     advice = f"give a model of `build` at the widths {spec.widths}, or narrower ones"
     tensors = _widen_tensors(tensors, specs, spec)
     check_shapes(tensors, specs, "init", "the model of the full widths", advice)
@@ -123,20 +136,20 @@ def _widen_tensors(
 ) -> dict[str, Tensor]:
     """Return the tensors of a narrower model, widened to the spec's widths.
 
-    Copies of the narrower model are joined. Tensors of other models stay as they are.
+    Copies of the narrower model are joined. Other tensors stay as they are: whether they fit is
+    checked later.
     """
-    model_tensors = {name: tensor for name, tensor in tensors.items() if name in specs}
-    is_narrower = model_tensors.keys() == specs.keys() and any(
-        tensor.dim() == len(specs[name].shape) and tensor.numel() < specs[name].shape.numel()
-        for name, tensor in model_tensors.items()
+    is_narrower = specs.keys() <= tensors.keys() and any(
+        tensors[name].dim() == len(full.shape) and tensors[name].numel() < full.shape.numel()
+        for name, full in specs.items()
     )
     if not is_narrower or spec.layout.refusal is not None or spec.layout.input_axis is not None:
         return tensors
-    widths = spec.layout.widths(features_of(spec.layout, model_tensors))
+    widths = spec.layout.widths(features_of(spec.layout, tensors))
     count = count_copies(widths, spec.widths)
     shown = " x ".join(map(str, widths)), " x ".join(map(str, spec.widths))
     log.info("init is made wider, from %s to %s: %d copies side by side", *shown, count)
-    return side_by_side(spec.build, spec.layout, [model_tensors] * count)
+    return side_by_side(spec.build, spec.layout, [tensors] * count)
 
 
 def digest_of_tensors(tensors: Mapping[str, Tensor]) -> str:
