@@ -22,5 +22,5 @@ __all__ = [
     "communication",
     "costs",
     "load_on_ranks",
+    "started_by_torchrun",
 ]
-__all__ += ["started_by_torchrun"]

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from gistgnn.distributed.rendezvous import NobodyCameError, absent, meet
+from gistgnn.distributed.rendezvous import NobodyCameError, find_absent, meet
 from gistgnn.distributed.world import T, World
 from gistgnn.errors import DivergedError, GistError, InputError, RankLostError, reason
 from gistgnn.utils.machine import usable_device
@@ -21,7 +21,7 @@ from gistgnn.utils.machine import usable_device
 # How many seconds to wait for another rank, which may have more steps to do, or may evaluate.
 TIMEOUT = 1800.0
 _ALIGNED = 8  # bytes of the largest number
-_ANSWER = 3.0  # of these seconds, those in which ranks answer after an exchange has failed
+_ANSWER = 3.0  # The last of these seconds are for ranks to answer after an exchange has failed.
 
 Form = tuple[torch.Size, torch.dtype]  # of a tensor
 
@@ -57,7 +57,7 @@ class Ranks(World):
         self._device = usable_device(device)
         self._timeout = timeout
         self._answer = min(_ANSWER, timeout / 4)
-        self._patience = timedelta(seconds=timeout - self._answer)  # of one exchange
+        self._exchange_timeout = timedelta(seconds=timeout - self._answer)
         self._store_of_all_starts: Store | None = None
         if not dist.is_initialized():
             self._begin()
@@ -67,7 +67,7 @@ class Ranks(World):
         self.count = dist.get_world_size()
         self.leads = self.rank == 0
         with self.talking():  # another rank may end while this one is still joining
-            self._messages = dist.new_group(backend="gloo", timeout=self._patience)
+            self._messages = dist.new_group(backend="gloo", timeout=self._exchange_timeout)
         answers = self.gather(ready)  # all have joined
         if ready and not all(answers):
             self.close()
@@ -200,7 +200,11 @@ class Ranks(World):
             uuid = str(torch.cuda.get_device_properties(self._device).uuid) if gpu else ""
             backend = "nccl" if each_has_a_gpu(store, rank, count, uuid) else "gloo"
             dist.init_process_group(
-                backend, store=store, rank=rank, world_size=count, timeout=self._patience
+                backend,
+                store=store,
+                rank=rank,
+                world_size=count,
+                timeout=self._exchange_timeout,
             )
         except (RuntimeError, ValueError) as error:
             why = str(error) if isinstance(error, NobodyCameError) else reason(error)
@@ -213,7 +217,7 @@ class Ranks(World):
     def _lost(self, error: RuntimeError) -> str:
         """Say which ranks do not answer after an error in an exchange."""
         try:
-            away = absent(self._store, self.rank, self.count, self._answer)
+            away = find_absent(self._store, self.rank, self.count, self._answer)
         except RuntimeError as of_store:
             return (
                 "the machine of rank 0 or of torchrun's endpoint does not answer "

@@ -23,8 +23,8 @@ from gistgnn.errors import reason
 
 T = TypeVar("T")
 
-_PAUSE = 0.02  # seconds between looks
-_LAST = 2.0  # seconds more for the system to say itself why a connection fails
+_PAUSE = 0.02  # seconds between two looks into the store
+_GRACE = 2.0  # more seconds in which the system itself may say why a connection fails
 
 
 class NobodyCameError(RuntimeError):
@@ -66,8 +66,11 @@ def meet(timeout: timedelta) -> tuple[Store, Store, int, int]:
     return start, store, rank, count
 
 
-def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
-    """Return the ranks that do not answer in time; by this call the others answer."""
+def find_absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
+    """Return the ranks that do not answer in time.
+
+    Every rank calls this after an exchange has failed. The call is its answer to the others.
+    """
 
     def look() -> list[int]:
         until = time.monotonic() + seconds
@@ -75,10 +78,10 @@ def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
         missing = _wait_for(store, "failed", range(count), until)
         store.set(f"looked/{rank}", "")
         if rank == 0:  # which may serve the store, and ends it
-            _wait_for(store, "looked", set(range(count)) - set(missing), until + _LAST / 2)
+            _wait_for(store, "looked", set(range(count)) - set(missing), until + _GRACE / 2)
         return missing
 
-    return _run_within(seconds + _LAST, look, "the ranks' store")
+    return _run_within(seconds + _GRACE, look, "the ranks' store")
 
 
 def _open_store(until: float) -> tuple[Store, int, int]:
@@ -88,7 +91,7 @@ def _open_store(until: float) -> tuple[Store, int, int]:
         _wait_for_server(where, until)  # torch would print its own trace for every attempt
     left = max(until - time.monotonic(), _PAUSE)
     opened = rendezvous("env://", timeout=timedelta(seconds=left))
-    return _run_within(left + _LAST, lambda: next(opened), where)
+    return _run_within(left + _GRACE, lambda: next(opened), where)
 
 
 def _wait_for_server(where: str, until: float) -> None:

@@ -90,12 +90,16 @@ class Alone(World):
 
 
 def load_on_ranks(ranks: World | None, load: Callable[[], T]) -> T:
-    """Load a graph on every rank.
+    """Load a graph on every rank; all ranks call this.
 
     One rank of every machine loads it first, and downloads what is missing.
 
-    All ranks call this. `ranks` is None for a process alone. All ranks raise an InputError that
-    `load` has raised on one of them.
+    Args:
+        ranks: of the run. None for a process alone.
+        load: returns the graph.
+
+    Raises:
+        InputError: `load` has raised it on one of the ranks.
     """
     return load() if ranks is None else ranks.load(load)
 
@@ -114,17 +118,22 @@ def costs(
 ) -> Costs:
     """Count the bytes that W ranks send in a round of ζ steps.
 
-    `theta` and all `slices` (with moments) are in bytes.
-
     With rows of Θ on every rank, the owners of a slice send it to the rank that trains it, and get
     it back: all ranks send 2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m
-    entries: section 2.3. With several `copies` of all of Θ, a trained slice goes to all but one. An
+    entries: section 2.3. With several copies of all of Θ, a trained slice goes to all but one. An
     average over all ranks is a ring's: 2 (W - 1)/W |Θ| for each.
+
+    Args:
+        theta: the bytes of Θ.
+        slices: the bytes of the slices of all sub-GCNs, with their moments.
+        ranks: W.
+        local_steps: ζ.
+        copies: how many copies of all of Θ there are. None if every rank has rows of it.
     """
     other_share = (ranks - 1) / ranks
     gist = 2 * other_share * slices / ranks if copies is None else (copies - 1) * slices / ranks
     average = 2 * other_share * theta
-    return Costs(gist, local_steps * average, average)
+    return Costs(gist=gist, data_parallel=local_steps * average, local_sgd=average)
 
 
 def communication(
@@ -134,23 +143,20 @@ def communication(
 
     For the arguments see `costs`.
     """
-    # Of every rank its mean per round of "sent" and "received" (bytes), "seconds" (exchanging) and
-    # "waited" (evaluation included). "formula": the bytes that a rank sends by `costs`; "read":
-    # bytes of Θ that rank 0 has read in all.
     traffic = ranks.traffic
     rounds = max(traffic.rounds, 1)
-    values = (traffic.sent, traffic.received, traffic.seconds, traffic.waited, traffic.read)
-    *totals, read = zip(*ranks.gather(values), strict=True)
-    names = ("sent", "received", "seconds", "waited")
+    traffic_of_ranks = ranks.gather(asdict(traffic))
+    means = {
+        name: [traffic_of_rank[name] / rounds for traffic_of_rank in traffic_of_ranks]
+        for name in ("sent", "received", "seconds", "waited")
+    }
+    formula = costs(theta, traffic.slices / rounds, ranks.count, local_steps, copies=copies)
     return {
         "ranks": ranks.count,
         "rounds": traffic.rounds,
-        **{
-            name: [total / rounds for total in totals_of_ranks]
-            for name, totals_of_ranks in zip(names, totals, strict=True)
-        },
-        "formula": asdict(
-            costs(theta, traffic.slices / rounds, ranks.count, local_steps, copies=copies)
-        ),
-        "read": sum(read),
+        # Of every rank its mean per round: bytes, seconds of exchanging slices, and seconds of
+        # waiting, evaluation included.
+        **means,
+        "formula": asdict(formula),  # The bytes that a rank sends.
+        "read": sum(traffic_of_rank["read"] for traffic_of_rank in traffic_of_ranks),
     }
