@@ -286,7 +286,7 @@ class GlobalModel:
             self._before = None
             if earlier is not None and earlier is not self._theta:
                 earlier.give_up()
-        self.theta.settle()
+        self.theta.replace_older()
         self._has_begun = True
 
     @contextmanager
@@ -365,7 +365,7 @@ class GlobalModel:
             self._mean = Mean.of(self.full_spec, self.partition.split)
         if resumed and self._reopen():
             return
-        if self._was_resumed and self.theta.place.lasts:
+        if self._was_resumed and self.theta.place.is_durable:
             raise InputError(
                 f"{self.store.folder} holds a Θ after {self.theta.place.round} rounds, which was "
                 "resumed, and fit "

@@ -15,6 +15,7 @@ from gistgnn.distributed import RankLostError, Ranks
 from gistgnn.distributed.ranks import pack, packed_bytes, unpack
 from gistgnn.layout.axes import named_tensors
 from gistgnn.theta import Store
+from gistgnn.utils.tensors import TensorSpec
 from tests.helpers.models import OURS
 from tests.helpers.refusals import refused
 
@@ -31,10 +32,10 @@ def test_what_is_packed_is_unpacked(forms: list[tuple[list[int], torch.dtype]], 
     torch.manual_seed(seed)
     tensors = [torch.randint(0, 2, shape).to(dtype) for shape, dtype in forms]
     buffer = pack(tensors, torch.device("cpu"))
-    like = [(tensor.shape, tensor.dtype) for tensor in tensors]
-    assert len(buffer) == packed_bytes(like)
+    specs = [TensorSpec.of(tensor) for tensor in tensors]
+    assert len(buffer) == packed_bytes(specs)
     assert len(buffer) % 8 == 0  # so that what follows is aligned
-    for tensor, found in zip(tensors, unpack(buffer, like), strict=True):
+    for tensor, found in zip(tensors, unpack(buffer, specs), strict=True):
         assert torch.equal(tensor, found)
 
 

@@ -95,7 +95,7 @@ def _count_moments(training: Training, dimensions: Mapping[str, int]) -> dict[st
     return {
         name: sum(
             isinstance(state, torch.Tensor)
-            and not is_counter(f"{MOMENTS}{name}/{key}", state, parameter.shape)
+            and not is_counter(f"{MOMENTS}{name}/{key}", state.shape, parameter.shape)
             for key, state in optimizer.state.get(parameter, {}).items()
         )
         for name, parameter in parameters.items()

@@ -103,7 +103,7 @@ class EveryStep:
         It is returned as the loss of sub-GCN 0.
         """
         (model,) = round_.subs
-        if self._ranks.several and (self._net is None or self._net.module is not model):
+        if self._ranks.is_distributed and (self._net is None or self._net.module is not model):
             with self._ranks.talking():
                 self._net = DistributedDataParallel(model)
         optimizer = round_.make_optimizer(training, [model])

@@ -87,7 +87,7 @@ def _run(args: argparse.Namespace) -> int:
         settings = {name: value for name, value in vars(experiment).items() if name != "device"}
         require_same(ranks, {SAME_SETTINGS: settings})
         ranks.lead(lambda: str(folder.enter_context(own_directory(args.out))))
-        if ranks.several and (number := _train_on_ranks(experiment, args, ranks)):
+        if ranks.is_distributed and (number := _train_on_ranks(experiment, args, ranks)):
             return 128 + number
         ranks.lead(lambda: _show(experiment, args, ranks))
     return 0
@@ -124,9 +124,9 @@ def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") ->
     from gistgnn.utils.console import print_table
 
     here = os.environ.get("LOCAL_WORLD_SIZE", ranks.count)  # ranks on this machine
-    program = f"torchrun --nproc-per-node {here} -m gistgnn" if ranks.several else "gistgnn"
+    program = f"torchrun --nproc-per-node {here} -m gistgnn" if ranks.is_distributed else "gistgnn"
     command = f"{program} {shlex.join(sys.argv[1:])}"
-    store = RunStore(args.out / RUNS, args.data_root, trains=not ranks.several)
+    store = RunStore(args.out / RUNS, args.data_root, trains=not ranks.is_distributed)
     tables = experiment.reproduce(args.out, store, command)
     print(experiment.title)
     for table in tables:

@@ -17,13 +17,12 @@ from gistgnn.distributed.rendezvous import NobodyCameError, find_absent, meet
 from gistgnn.distributed.world import T, World
 from gistgnn.errors import DivergedError, GistError, InputError, RankLostError, reason
 from gistgnn.utils.machine import usable_device
+from gistgnn.utils.tensors import TensorSpec
 
 # How many seconds to wait for another rank, which may have more steps to do, or may evaluate.
 TIMEOUT = 1800.0
 _ALIGNED = 8  # bytes of the largest number
 _ANSWER = 3.0  # The last of these seconds are for ranks to answer after an exchange has failed.
-
-Form = tuple[torch.Size, torch.dtype]  # of a tensor
 
 
 def started_by_torchrun() -> bool:
@@ -48,7 +47,7 @@ class Ranks(World):
         RankLostError: the others cannot be reached.
     """
 
-    several = True
+    is_distributed = True
 
     def __init__(
         self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, *, ready: bool = True
@@ -120,20 +119,23 @@ class Ranks(World):
 
     def exchange(
         self,
-        given: Sequence[Sequence[Tensor]],
-        expected: Sequence[Sequence[Form]],
+        outgoing: Sequence[Sequence[Tensor]],
+        expected: Sequence[Sequence[TensorSpec]],
         device: torch.device,
     ) -> list[list[Tensor]]:
-        """Send each rank its given tensors, and return what each rank has sent.
+        """Exchange tensors with all ranks, by one all-to-all of bytes.
 
-        This is one all-to-all of bytes.
+        Args:
+            outgoing: the tensors for each rank.
+            expected: the shapes and types of what each rank sends to this one.
+            device: where the received tensors are returned.
 
-        `expected` has the shapes and types of what each rank sends to this one; it is returned on
-        `device`.
+        Returns:
+            The tensors that each rank has sent.
         """
         begun = time.perf_counter()
-        parts = [pack(tensors, device) for tensors in given]
-        sizes = [packed_bytes(forms) for forms in expected]
+        parts = [pack(tensors, device) for tensors in outgoing]
+        sizes = [packed_bytes(specs) for specs in expected]
         lengths = [len(part) for part in parts]
         sent = torch.cat(parts).to(self._device if self._by_gpu else "cpu")
         del parts
@@ -144,7 +146,7 @@ class Ranks(World):
         self.traffic.sent += sum(lengths) - lengths[self.rank]
         self.traffic.received += sum(sizes) - sizes[self.rank]
         self.traffic.seconds += time.perf_counter() - begun
-        return [unpack(buffer, forms) for buffer, forms in zip(buffers, expected, strict=True)]
+        return [unpack(buffer, specs) for buffer, specs in zip(buffers, expected, strict=True)]
 
     def broadcast(self, numbers: Tensor) -> None:
         """Copy rank 0's values of a tensor on the host to all ranks, in place."""
@@ -284,22 +286,22 @@ def pack(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
 
     The types with the largest numbers come first.
     """
-    forms = [(tensor.shape, tensor.dtype) for tensor in tensors]
-    buffer = torch.empty(packed_bytes(forms), dtype=torch.uint8, device=device)
-    for tensor, view in zip(tensors, unpack(buffer, forms), strict=True):
+    specs = [TensorSpec.of(tensor) for tensor in tensors]
+    buffer = torch.empty(packed_bytes(specs), dtype=torch.uint8, device=device)
+    for tensor, view in zip(tensors, unpack(buffer, specs), strict=True):
         view.copy_(tensor)
     return buffer
 
 
-def unpack(buffer: Tensor, forms: Sequence[Form]) -> list[Tensor]:
+def unpack(buffer: Tensor, specs: Sequence[TensorSpec]) -> list[Tensor]:
     """Return the tensors of a buffer that `pack` has made; they share its memory."""
-    order = sorted(range(len(forms)), key=lambda k: -forms[k][1].itemsize)
-    sizes = [forms[k][0].numel() * forms[k][1].itemsize for k in order]
+    order = sorted(range(len(specs)), key=lambda k: -specs[k].dtype.itemsize)
+    sizes = [specs[k].nbytes for k in order]
     pieces = dict(zip(order, buffer[: sum(sizes)].split(sizes), strict=True))
-    return [pieces[k].view(dtype).view(shape) for k, (shape, dtype) in enumerate(forms)]
+    return [pieces[k].view(spec.dtype).view(spec.shape) for k, spec in enumerate(specs)]
 
 
-def packed_bytes(forms: Sequence[Form]) -> int:
+def packed_bytes(specs: Sequence[TensorSpec]) -> int:
     """Return the size of the buffer that `pack` makes."""
-    size = sum(shape.numel() * dtype.itemsize for shape, dtype in forms)
+    size = sum(spec.nbytes for spec in specs)
     return -(-size // _ALIGNED) * _ALIGNED

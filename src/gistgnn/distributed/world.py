@@ -27,7 +27,7 @@ class World:
     They are `Alone`, or the `Ranks` that torchrun has started.
     """
 
-    several: bool = False  # torchrun has started this process, so there may be others
+    is_distributed: bool = False  # torchrun has started this process, perhaps with others
     rank: int = 0  # this process's number
     count: int = 1  # W, the number of processes
     leads: bool = True  # this process is rank 0

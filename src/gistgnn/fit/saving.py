@@ -161,7 +161,7 @@ class Saver:
         # After resuming, this state is on disk already: scoring the round again gives the same.
         if progress.rounds == self._pending:
             return
-        if (last or theta.place.lasts or is_due) and theta.shard is not None:
+        if (last or theta.place.is_durable or is_due) and theta.shard is not None:
             state = plain(vars(progress))  # A copy, as the progress changes in the next round.
             assert self._background is not None
             writing = self._background.submit(
@@ -175,7 +175,7 @@ class Saver:
                 self._ranks.together(theta.wait_for_reader)
                 self._complete_open()
             except InputError as error:
-                if not over or theta.place.lasts:
+                if not over or theta.place.is_durable:
                     raise
                 self._open = None
                 log.warning(
@@ -196,7 +196,7 @@ class Saver:
         theta = self._theta
         rounds = recorded.rounds
         state = plain(vars(recorded))
-        if pending and not theta.place.lasts:  # The files of a lasting Θ know that round.
+        if pending and not theta.place.is_durable:  # The files of Θ know that round.
             state["pending_loss"] = theta.place.loss
             rounds += 1
         last = recorded.rounds + pending
@@ -238,15 +238,15 @@ class Saver:
     def _write(
         self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int
     ) -> None:
-        if not self._theta.place.lasts:
+        if not self._theta.place.is_durable:
             self._checkpoints.write(rounds, parts, shard)
         if self._theta.shards == 1:
             self._complete(rounds, state)
 
     def _complete(self, rounds: int, state: dict[str, Any]) -> None:
         theta = self._theta
-        files = 0 if theta.place.lasts else theta.shards
+        files = 0 if theta.place.is_durable else theta.shards
         self._checkpoints.complete(
             rounds, state, self._run, files, theta.place.files_id, theta.place.folders
         )
-        theta.is_saved()
+        theta.remove_sources()

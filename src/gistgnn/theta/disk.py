@@ -39,11 +39,12 @@ from gistgnn.theta.folder import (
     write_new,
 )
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes
+from gistgnn.theta.model_spec import ModelSpec, check_shapes
 from gistgnn.theta.registry import Store
 from gistgnn.theta.slices import BEST as BEST_KEY
 from gistgnn.theta.slices import MOMENTS, Slices, Trained, is_counter, name_of, values_by_key
 from gistgnn.utils.interrupts import do_to_the_end, signals_wait
+from gistgnn.utils.tensors import TensorSpec
 
 _SHARED = "shared.safetensors"
 _BLOCKS = "blocks/"
@@ -68,7 +69,7 @@ class OnDisk(InMemory):
         InputError: the folder is damaged, or of another model.
     """
 
-    lasts = True
+    is_durable = True
 
     def __init__(
         self,
@@ -93,14 +94,14 @@ class OnDisk(InMemory):
         ranks.together(self._open)
         rank_states = ranks.gather([self._state.run, self._state.round, str(folder.absolute())])
         newest = max(newest, *(number for _, number, _ in rank_states), 0)
-        self._lead(lambda: self._settle(newest))
+        self._lead(lambda: self._finish_last_round(newest))
         if len({run for run, *_ in rank_states}) > 1 or self._state.round < newest:
             raise InputError(
                 f"{folder} and the folders of other ranks are not of the same run; {START_AGAIN}"
             )
         self.files_id = self._state.run
         self.folders = [*map(Path, dict.fromkeys(name for *_, name in rank_states))]
-        if slices.share[1] == 1:  # every copy has all of it
+        if slices.share.total == 1:  # every copy has all of it
             self.folders = self.folders[:1]
 
     @classmethod
@@ -109,7 +110,7 @@ class OnDisk(InMemory):
     ) -> "OnDisk":
         writer_of, folder = find_writers_and_folder(store, slices.share, ranks)
         run = ranks.lead(lambda: secrets.token_hex(16))  # a run's settings may not be known yet
-        # An older Θ stays until a round begins: see `settle`.
+        # An older Θ stays until a round begins: see `replace_older`.
         new_folder = folder.with_name(f"{folder.name}{NEW}")
         written_folder = new_folder if replace else folder
 
@@ -146,11 +147,11 @@ class OnDisk(InMemory):
         writer_of, folder = find_writers_and_folder(store, slices.share, ranks)
         return cls(slices, folder, ranks, writer_of) if all(ranks.gather(folder.exists())) else None
 
-    def settle(self) -> None:
+    def replace_older(self) -> None:
         self.is_new = False
         if self.replaces is None:
             return
-        (final, lock) = self.replaces
+        final, lock = self.replaces
         self.replaces = None
 
         def move() -> None:
@@ -194,13 +195,13 @@ class OnDisk(InMemory):
         block_tensors = {f"{_BLOCKS}{axis}": block for axis, block in enumerate(blocks or ())}
         try:
             path = self._write_file(
-                f"{name}.safetensors", {**tensors, **block_tensors}, lasts=blocks is not None
+                f"{name}.safetensors", {**tensors, **block_tensors}, durable=blocks is not None
             )
             mapped = read_tensors(path, START_AGAIN)
             if blocks is None:
                 path.unlink()
         except GistError as error:
-            if not self._ranks.several:
+            if not self._ranks.is_distributed:
                 raise
             # The other ranks wait for this one, which tells them later.
             self.failure = self.failure or error
@@ -255,33 +256,18 @@ class OnDisk(InMemory):
         rounds: int,
         loss: float,
     ) -> None:
-        specs = self.slices.specs
-
         def copy() -> None:
-            empty = {key: torch.empty(shape, device="meta") for key, shape in keys.items()}
-            counters = (
-                key
-                for key, tensor in empty.items()
-                if is_counter(key, tensor, specs[name_of(key)].shape)
-            )
-            counts = {key: float(saved(key)) for key in counters}
+            counts = {
+                key: float(saved(key))
+                for key, shape in keys.items()
+                if is_counter(key, shape, self.slices.specs[name_of(key)].shape)
+            }
             files = self._make_moments([key for key in keys if key not in counts])
             for key in keys:
                 if not key.startswith(BEST_KEY) and key not in counts:
                     self.target(key).copy_(saved(key))
-            if best := [key for key in keys if key.startswith(BEST_KEY)]:
-                with replacing(self.folder / BEST) as path:
-                    path.unlink()
-                    allocate(
-                        path,
-                        {
-                            name: (tensor.shape, tensor.dtype)
-                            for name, tensor in self.tensors.items()
-                        },
-                    )
-                    tensors = map_tensors(path)
-                    for key in best:
-                        tensors[name_of(key)].copy_(saved(key))
+            if best_keys := [key for key in keys if key.startswith(BEST_KEY)]:
+                self._write_best(best_keys, saved)
             for name in (PARAMETERS, *files):
                 sync(self.folder / name)
             self._change_state(round=rounds, loss=loss, counters=counts, moments=files)
@@ -289,6 +275,15 @@ class OnDisk(InMemory):
         self.forget_moments()
         self._lead(copy)
         self._take_state()
+
+    def _write_best(self, keys: Sequence[str], saved: Callable[[str], Tensor]) -> None:
+        """Write the best Θ of a checkpoint; see `fill`."""
+        with replacing(self.folder / BEST) as path:
+            path.unlink()  # `allocate` makes the file.
+            allocate(path, _specs_of(self.tensors))
+            best_tensors = map_tensors(path)
+            for key in keys:
+                best_tensors[name_of(key)].copy_(saved(key))
 
     def close(self) -> None:
         if self._lock:
@@ -300,9 +295,7 @@ class OnDisk(InMemory):
         if best and path.exists():  # which a better one replaces, so these pages stay as they are
             return self._build_mapped(spec, path, read_tensors(path, START_AGAIN))
         large = {name: tensor for name, tensor in self.tensors.items() if tensor.nbytes >= LARGE}
-        copies = temporary_tensors(
-            {name: (tensor.shape, tensor.dtype) for name, tensor in large.items()}, self.folder
-        )
+        copies = temporary_tensors(_specs_of(large), self.folder)
         for name, tensor in large.items():
             copies[name].copy_(tensor)  # the pages of Θ change with the next round
         return self._build_mapped(spec, self.folder / PARAMETERS, self.tensors | copies)
@@ -329,7 +322,7 @@ class OnDisk(InMemory):
         """Read the state, and map the files that it names."""
         self._state = read_json(self.folder / STATE, State, START_AGAIN)
         self.tensors = self._map(PARAMETERS)
-        specs = self.slices.own_specs()
+        specs = self.slices.rank_specs()
         check_shapes(
             self.tensors,
             specs,
@@ -349,10 +342,12 @@ class OnDisk(InMemory):
             )
         self._take_state()
 
-    def _settle(self, newest: int) -> None:
-        """Finish the last round, and remove what was not finished.
+    def _finish_last_round(self, newest: int) -> None:
+        """Finish the last round, and remove the files of a round that was not committed.
 
-        Of some ranks, the last round may be in the files alone.
+        Args:
+            newest: how many rounds some rank has committed. Then this one commits its last round as
+                well, if it has only prepared it.
         """
         if self._state.round < newest and (self.folder / ROUND / STATE).exists():
             self._commit()
@@ -448,10 +443,7 @@ class OnDisk(InMemory):
         name = f"moments-{len(self._state.moments)}.safetensors"
         with writing(self.folder / name, RESUME) as path:
             path.unlink(missing_ok=True)  # left by a killed process
-            specs = {
-                name: TensorSpec(tensor.shape, tensor.dtype)
-                for name, tensor in self.tensors.items()
-            }
+            specs = _specs_of(self.tensors)
             allocate(path, {key: specs[name_of(key)] for key in new})
         self.moments |= self._map(name)
         return [name]
@@ -459,11 +451,13 @@ class OnDisk(InMemory):
     def _map(self, name: str) -> dict[str, Tensor]:
         return read_tensors(self.folder / name, START_AGAIN, shared=True)
 
-    def _write_file(self, name: str, tensors: Mapping[str, Tensor], *, lasts: bool = True) -> Path:
-        """Write a file of the round; one that lasts is on the disk when the round is prepared."""
+    def _write_file(
+        self, name: str, tensors: Mapping[str, Tensor], *, durable: bool = True
+    ) -> Path:
+        """Write a file of the round; a durable one is on the disk when the round is prepared."""
         with writing(self.folder / ROUND / name, RESUME) as path:
             write_tensors(path, tensors, wait=False)
-        if lasts:
+        if durable:
             self._writing.append(self._background.submit(sync, path))
         return path
 
@@ -473,3 +467,7 @@ class OnDisk(InMemory):
         with writing(self.folder, RESUME) as folder:
             sync(folder)
         self._state = state
+
+
+def _specs_of(tensors: Mapping[str, Tensor]) -> dict[str, TensorSpec]:
+    return {name: TensorSpec.of(tensor) for name, tensor in tensors.items()}

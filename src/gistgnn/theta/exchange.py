@@ -14,10 +14,11 @@ from gistgnn.distributed import Ranks, World, communication
 from gistgnn.distributed.ranks import error_message, raise_first
 from gistgnn.errors import GistError
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.slices import (
+    ALL_ROWS,
     MOMENTS,
     THETA,
+    Share,
     Slices,
     Trained,
     is_counter,
@@ -25,6 +26,7 @@ from gistgnn.theta.slices import (
     shape_of,
     value_of,
 )
+from gistgnn.utils.tensors import TensorSpec
 
 # What each sub-GCN measured, by name; see `gistgnn.runners.registry`.
 Numbers = dict[int, dict[str, float]]
@@ -40,7 +42,9 @@ class Exchange:
     in `place.slices`.
     """
 
-    file_prefix = ""  # begins the names under which a place buffers what this rank has trained
+    # Begins the names under which a place buffers what this rank has trained. It is empty where
+    # the place writes just that into Θ.
+    file_prefix = ""
 
     def __init__(self, ranks: World) -> None:
         self.ranks = ranks
@@ -48,9 +52,9 @@ class Exchange:
         self.counters: dict[str, float] = {}  # the largest step counts, by key
 
     @staticmethod
-    def share(ranks: World) -> tuple[int, int]:
-        """Which of how many shares of the rows a rank holds."""
-        return 0, 1
+    def share(ranks: World) -> Share:
+        """The share of the rows that a rank holds."""
+        return ALL_ROWS
 
     def members(self, sub_gcns: int) -> list[int]:
         """The sub-GCNs that this rank trains, of m."""
@@ -72,22 +76,29 @@ class Exchange:
         counters = dict[str, float]()
         for sub in trained.values():
             for key, value in sub.items():
-                if is_counter(key, value, sub[f"{THETA}{name_of(key)}"].shape):
+                if is_counter(key, value.shape, sub[f"{THETA}{name_of(key)}"].shape):
                     counters[key] = max(float(value), counters.get(key, float(value)))
                     continue
                 size += value.nbytes
                 if key.startswith(MOMENTS):
                     keys[key] = None
-        rank_report = {"numbers": numbers, "error": error_message(error), "bytes": size}
-        reports = self.ranks.gather({**rank_report, "keys": list(keys), "counters": counters})
+        rank_report = {
+            "numbers": numbers,
+            "error": error_message(error),
+            "bytes": size,
+            "keys": list(keys),
+            "counters": counters,
+        }
+        reports = self.ranks.gather(rank_report)
         raise_first([report["error"] for report in reports], error)
         self.ranks.traffic.rounds += 1
         self.ranks.traffic.slices += sum(report["bytes"] for report in reports)
-        # The order is the same on all ranks.
+        # All ranks have the same reports, and so the same order.
         self.keys = list(dict.fromkeys(key for report in reports for key in report["keys"]))
         self.counters = {}
-        for key, count in (item for report in reports for item in report["counters"].items()):
-            self.counters[key] = max(count, self.counters.get(key, count))
+        for report in reports:
+            for key, count in report["counters"].items():
+                self.counters[key] = max(count, self.counters.get(key, count))
         return {int(i): values for report in reports for i, values in report["numbers"].items()}
 
     def receive_slices(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
@@ -110,7 +121,8 @@ class Exchange:
         keys = [*(f"{THETA}{name}" for name in slices.specs), *self.keys]
         this_rank = self.ranks.rank
         all_ranks = range(self.ranks.count)
-        to_write = {i: sub | self.counts() for i, sub in trained.items()}
+        counts = self.counts()
+        to_write = {i: sub | counts for i, sub in trained.items()}
         for turn in self.turns(len(slices.blocks)):
             i = turn[this_rank]
             outgoing = [] if i is None else [value_of(trained[i], key) for key in keys]
@@ -126,7 +138,7 @@ class Exchange:
             )
             for j, tensors in zip(turn, arrived, strict=True):
                 if j is not None and tensors:
-                    sub = dict(zip(keys, tensors, strict=True)) | self.counts()
+                    sub = dict(zip(keys, tensors, strict=True)) | counts
                     to_write[j] = place.buffer(f"{j:05}", sub, slices.blocks[j])
         return to_write
 
@@ -146,7 +158,7 @@ class Exchange:
         """
         if not isinstance(self.ranks, Ranks):
             return None
-        copies = None if place.slices.share[1] > 1 else len({*place.writer_of})
+        copies = None if place.slices.share.total > 1 else len({*place.writer_of})
         return communication(self.ranks, theta_bytes, local_steps, copies=copies)
 
     def turns(self, m: int) -> Iterator[list[int | None]]:
@@ -159,6 +171,7 @@ class Exchange:
             yield [i if i < m else None for i in range(first, first + count)]
 
     def counts(self) -> dict[str, Tensor]:
+        """The step counts on which the ranks have agreed, as tensors."""
         return {key: torch.tensor(count) for key, count in self.counters.items()}
 
 

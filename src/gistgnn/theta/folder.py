@@ -14,7 +14,7 @@ from gistgnn.storage.tensors import LargeTensorsInFiles, allocate, map_tensors
 from gistgnn.storage.whole_files import remove_files, sync, writing
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import Slices
+from gistgnn.theta.slices import ALL_ROWS, Share, Slices
 
 PARAMETERS = "parameters.safetensors"
 BEST = "best.safetensors"
@@ -37,13 +37,11 @@ class State(msgspec.Struct):
     pending: bool = False  # the last round is in its files, and may not be in Θ
     counters: dict[str, float] = {}  # the step counts of the moments, by key
     moments: list[str] = []  # the names of the files of the moments
-    share: tuple[int, int] = (0, 1)  # which of how many shares of the rows these are
+    share: Share = ALL_ROWS  # of the rows: which of how many these are
     version: Literal[3] = 3  # of this form
 
 
-def find_writers_and_folder(
-    store: Store, share: tuple[int, int], ranks: World
-) -> tuple[list[int], Path]:
+def find_writers_and_folder(store: Store, share: Share, ranks: World) -> tuple[list[int], Path]:
     """Return which rank writes the files that each rank uses, and this rank's folder.
 
     Of the ranks that see the same folder, the first writes. The folder is the store's, or one
@@ -59,8 +57,8 @@ def find_writers_and_folder(
     writer_of = [locations.index(location) for location in locations]
     writer = writer_of[ranks.rank]
     suffix = ""
-    if share[1] > 1:
-        suffix = ".rows-{:05}-of-{:05}".format(*share)
+    if share.total > 1:
+        suffix = f".rows-{share.number:05}-of-{share.total:05}"
     elif writer:
         suffix = f".copy-{writer:05}"
     return writer_of, store.folder.with_name(f"{store.folder.name}{suffix}")
@@ -95,11 +93,11 @@ def write_new(folder: Path, spec: ModelSpec, slices: Slices, state: State, *, ha
         with writing(folder, RESUME):
             remove(temporary)
             temporary.mkdir(parents=True)
-            allocate(temporary / PARAMETERS, slices.own_specs(half=half))
+            allocate(temporary / PARAMETERS, slices.rank_specs(half=half))
             tensors = map_tensors(temporary / PARAMETERS)
             with LargeTensorsInFiles(temporary):
                 for name, value in spec.initial_tensors().items():
-                    tensors[name].copy_(slices.own_rows(name, value))
+                    tensors[name].copy_(slices.rank_rows(name, value))
             sync(temporary / PARAMETERS)
             write_json(temporary / STATE, state)
             remove(folder)

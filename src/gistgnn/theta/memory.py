@@ -38,18 +38,20 @@ class InMemory:
     Attributes:
         tensors: rows of parameters and buffers, by name; those given are held, not copied.
         moments: rows of carried moments, and the counts of steps, by key.
-        round: the next round's number t; `loss` is the mean loss of the last one.
-        written: the round that was begun last is in Θ.
+        best: rows of the best Θ, by name, if they are in memory.
+        round: the next round's number t.
+        loss: the mean loss of the last round.
+        written: whether the round that was begun last is in Θ.
         writer_of: for every rank the one that writes its copy of Θ, where all ranks hold all of it.
-        streams: a round holds one sub-GCN at a time; otherwise all of them.
-        lasts: Θ is on disk after every round, so the rest of a run's state has to be saved then,
-            too.
-        files_id: of the files, by which a checkpoint knows them; `folders` are those of all ranks.
-            Without files it is None.
+        streams: whether a round holds one sub-GCN at a time, not all of them.
+        is_durable: whether Θ is on disk after every round. The state of the run is then saved
+            after every round as well.
+        files_id: of the files, by which a checkpoint knows them. None if there are no files.
+        folders: of the files of all ranks.
         failure: of `buffer` in the open round, which the ranks tell each other at its end.
     """
 
-    lasts = False
+    is_durable = False
     files_id: str | None = None
     folders: Sequence[Path] = ()
     failure: GistError | None = None
@@ -72,6 +74,7 @@ class InMemory:
         self.loss = 0.0
         self.written = False
         self._members: Sequence[int] = ()
+        # Slices that were gathered together with another one: by key, and by sub-GCN.
         self._waiting: dict[str, dict[int, Tensor]] = {}
 
     @classmethod
@@ -84,11 +87,11 @@ class InMemory:
         """
         device = spec.device if store.place.holds == "device" else torch.device("cpu")
         # Without a copy, Θ would share memory with the caller, or with rows of other ranks.
-        copy = spec.init is not None or slices.share[1] > 1
-        with LargeTensorsInFiles() if slices.share[1] > 1 else nullcontext():
+        copy = spec.init is not None or slices.share.total > 1
+        with LargeTensorsInFiles() if slices.share.total > 1 else nullcontext():
             values = spec.initial_tensors().items()
             tensors = {
-                name: slices.own_rows(name, value).to(device, copy=copy) for name, value in values
+                name: slices.rank_rows(name, value).to(device, copy=copy) for name, value in values
             }
         return cls(slices, tensors, streams=store.place.streams, writer_of=range(ranks.count))
 
@@ -148,7 +151,7 @@ class InMemory:
         moments = {}
         for key, value in self.moments.items():
             name = name_of(key)
-            if is_counter(key, value, self.tensors[name].shape):
+            if is_counter(key, value.shape, self.tensors[name].shape):
                 moments[key] = value.clone()
                 continue
             state, is_copy = self._gather_slice(i, key, value)
@@ -204,11 +207,16 @@ class InMemory:
         values, counts = values_by_key(
             [trained[i] for i in range(len(slices.blocks))], slices.specs
         )
-        new = [key for key in values if key.startswith(MOMENTS) and key not in self.moments]
-        begun = {key: torch.zeros_like(self.tensors[name_of(key)]) for key in new}
-        targets = {key: begun[key] if key in begun else self.target(key) for key in values}
+        new_moments = {
+            key: torch.zeros_like(self.tensors[name_of(key)])
+            for key in values
+            if key.startswith(MOMENTS) and key not in self.moments
+        }
+        targets = {
+            key: new_moments[key] if key in new_moments else self.target(key) for key in values
+        }
         means = self.means(targets, values)
-        moments = self.moments | counts | begun
+        moments = self.moments | counts | new_moments
 
         def write() -> None:
             self.write_values(targets, values, means)
@@ -218,9 +226,10 @@ class InMemory:
 
     def means(self, targets: Mapping[str, Tensor], values: ByKey) -> dict[str, Tensor]:
         """The new values of the tensors of which several sub-GCNs hold the same entries, by key."""
-        names = {key: name_of(key) for key in values if not self.slices.disjoint(name_of(key))}
         return {
-            key: self.slices.mean(name, targets[key], values[key]) for key, name in names.items()
+            key: self.slices.mean(name_of(key), targets[key], values[key])
+            for key in values
+            if not self.slices.disjoint(name_of(key))
         }
 
     def write_values(
@@ -298,17 +307,15 @@ class InMemory:
         """
         if self.streams:
             return assign(spec.on_meta(), self.tensors, "Θ").to(spec.device)
-        return (
-            self.model(spec, best=False)
-            if module is None
-            else self._fill_module(module, best=False)
-        )
+        if module is None:
+            return self.model(spec, best=False)
+        return self._fill_module(module, best=False)
 
     def _fill_module(self, module: nn.Module, *, best: bool) -> nn.Module:
         fill(module, self.values(best=best))
         return module.eval()
 
-    def settle(self) -> None:
+    def replace_older(self) -> None:
         """Move files that were made beside those of an older Θ to their place."""
 
     def discard(self) -> None:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,16 +14,9 @@ from gistgnn.layout.joining import count_copies, features_of, side_by_side
 from gistgnn.layout.width_scaling import WidthScaling
 from gistgnn.nn.scaling import ScaledModel, saved_state, split_scaling
 from gistgnn.utils.random_streams import Stream
-from gistgnn.utils.tensors import digest_of, tensor_digest
+from gistgnn.utils.tensors import TensorSpec, digest_of, tensor_digest
 
 log = logging.getLogger(__name__)
-
-
-class TensorSpec(NamedTuple):
-    """The shape and type of a tensor."""
-
-    shape: torch.Size
-    dtype: torch.dtype
 
 
 @dataclass(frozen=True)
@@ -95,8 +87,7 @@ class ModelSpec:
     def tensor_specs(self) -> dict[str, TensorSpec]:
         """The shape and type of every parameter and buffer."""
         return {
-            name: TensorSpec(tensor.shape, tensor.dtype)
-            for name, tensor in named_tensors(self.on_meta()).items()
+            name: TensorSpec.of(tensor) for name, tensor in named_tensors(self.on_meta()).items()
         }
 
 

@@ -25,7 +25,7 @@ StoreName = Literal["memory", "host", "sharded"]
 class Place:
     """A place for Θ."""
 
-    home: str  # the class, as "module:Class"
+    class_name: str  # "module:Class"
     help: str  # where Θ is, for the command line
     # Which memory takes Θ, the best Θ and the carried moments: "device", "host" or "disk".
     holds: str = "device"
@@ -116,7 +116,7 @@ class Store:
 
         `name` is what the user calls the workers.
         """
-        if not ranks.several and self.share == "rows":
+        if not ranks.is_distributed and self.share == "rows":
             raise InputError(
                 "share is rows, but there are no ranks: start by torchrun, or use whole"
             )
@@ -128,6 +128,5 @@ def check_workers(ranks: int, workers: int, name: str) -> None:
     if workers < ranks:
         raise InputError(
             f"{name} is {workers}, fewer than the {ranks} ranks, each of which trains one at "
-            "least: start fewer ranks, "
-            f"or raise {name}"
+            f"least: start fewer ranks, or raise {name}"
         )

@@ -9,8 +9,19 @@ from gistgnn.distributed import Ranks, World
 from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.model_spec import TensorSpec
-from gistgnn.theta.slices import THETA, Piece, Slices, Trained, gather, name_of, shape_of, value_of
+from gistgnn.theta.slices import (
+    THETA,
+    Piece,
+    Share,
+    Slices,
+    Trained,
+    as_rows,
+    gather,
+    name_of,
+    shape_of,
+    value_of,
+)
+from gistgnn.utils.tensors import TensorSpec
 
 Item = tuple[str, Piece]  # the key of a tensor or moment, and a piece of a sub-GCN's slice of it
 
@@ -25,8 +36,8 @@ class Rows(Exchange):
     ranks: Ranks
 
     @staticmethod
-    def share(ranks: World) -> tuple[int, int]:
-        return ranks.rank, ranks.count
+    def share(ranks: World) -> Share:
+        return Share(ranks.rank, ranks.count)
 
     def receive_slices(self, place: InMemory) -> Iterator[tuple[int, Trained]]:
         """Send the slices that other ranks train, and yield those that this rank trains.
@@ -49,25 +60,18 @@ class Rows(Exchange):
                     for pieces in outgoing
                 ],
                 [
-                    [(piece.shape, place.target(key).dtype) for key, piece in pieces]
+                    [TensorSpec(piece.shape, place.target(key).dtype) for key, piece in pieces]
                     for pieces in incoming
                 ],
                 place.device,
             )
             if i is not None:
-                names = [key for key, _ in incoming[0]]
-                shapes = (
-                    shape_of(slices.specs[name_of(key)].shape, slices.cuts[i][name_of(key)])
-                    for key in names
-                )
-                joined = (
-                    torch.cat(parts) if len(parts) > 1 else parts[0]
-                    for parts in zip(*arrived, strict=True)
-                )
-                slice_tensors = {
-                    key: rows.view(shape)
-                    for key, rows, shape in zip(names, joined, shapes, strict=True)
-                }
+                slice_tensors = {}
+                for (key, _), parts in zip(incoming[0], zip(*arrived, strict=True), strict=True):
+                    name = name_of(key)
+                    rows = torch.cat(parts) if len(parts) > 1 else parts[0]
+                    shape = shape_of(slices.specs[name].shape, slices.cuts[i][name])
+                    slice_tensors[key] = rows.view(shape)
                 yield i, place.buffer(f"take-{i:05}", slice_tensors)
 
     def send_trained(self, place: InMemory, trained: dict[int, Trained]) -> dict[int, Trained]:
@@ -80,29 +84,31 @@ class Rows(Exchange):
         received = dict[int, Trained]()
         for turn in self.turns(len(slices.blocks)):
             i = turn[this_rank]
-            outgoing = list[list[Tensor]]()
-            for owner in range(len(turn)):
-                pieces = [] if i is None else _list_pieces(slices, i, owner, self.keys)
-                values = ((value_of(trained[i or 0], key), piece.rows) for key, piece in pieces)
-                outgoing.append(
-                    [value.reshape(-1, *value.shape[1:])[rows] for value, rows in values]
-                )
+            outgoing = [
+                [] if i is None else self._cut_for_owner(slices, i, owner, trained[i])
+                for owner in range(len(turn))
+            ]
             incoming = [
                 [] if j is None else _list_pieces(slices, j, this_rank, self.keys) for j in turn
             ]
-            forms = [
-                [(piece.shape, slices.specs[name_of(key)].dtype) for key, piece in items]
-                for items in incoming
+            specs = [
+                [TensorSpec(piece.shape, slices.specs[name_of(key)].dtype) for key, piece in pieces]
+                for pieces in incoming
             ]
-            for j, items, tensors in zip(
-                turn, incoming, self.ranks.exchange(outgoing, forms, place.device), strict=True
-            ):
+            arrived = self.ranks.exchange(outgoing, specs, place.device)
+            for j, pieces, tensors in zip(turn, incoming, arrived, strict=True):
                 if j is not None:
-                    sub = {
-                        key: value for (key, _), value in zip(items, tensors, strict=True)
-                    } | self.counts()
+                    keys = [key for key, _ in pieces]
+                    sub = dict(zip(keys, tensors, strict=True)) | self.counts()
                     received[j] = place.buffer(f"{j:05}", sub, slices.blocks[j])
         return received
+
+    def _cut_for_owner(self, slices: Slices, i: int, owner: int, trained: Trained) -> list[Tensor]:
+        """The rows of trained sub-GCN i that a rank owns: of each tensor, and of its moments."""
+        rows = []
+        for key, piece in _list_pieces(slices, i, owner, self.keys):
+            rows.append(as_rows(value_of(trained, key))[piece.rows])
+        return rows
 
     def collect_theta(self, place: InMemory, *, best: bool) -> dict[str, Tensor]:
         """All of the tensors of which the ranks have rows, in a temporary file on rank 0.
@@ -122,10 +128,10 @@ class Rows(Exchange):
             {name: TensorSpec(spec.shape, types[name]) for name, spec in slices.specs.items()}
         )
         for name in rows:
-            target = full_tensors[name].view(-1, *slices.specs[name].shape[1:])
+            target = as_rows(full_tensors[name])
             for rank in range(ranks.count):
-                owned_rows = slices.owned(name, rank)
-                part = target[owned_rows.start : owned_rows.stop]
+                rank_rows = slices.rows_in_share(name, rank)
+                part = target[rank_rows.start : rank_rows.stop]
                 if part.numel() and rank == ranks.rank:
                     part.copy_(rows[name].view_as(part))
                 elif part.numel():

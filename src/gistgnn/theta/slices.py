@@ -8,6 +8,7 @@ best Θ.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +17,31 @@ from torch.optim import Optimizer
 from gistgnn.layout.axes import Layout, Widths, named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
-from gistgnn.theta.model_spec import TensorSpec, check_shapes
-from gistgnn.utils.tensors import to_device
+from gistgnn.theta.model_spec import check_shapes
+from gistgnn.utils.tensors import TensorSpec, to_device
 
 THETA = "theta/"
 BEST = "best/"
 MOMENTS = "moments/"
+_MERGED_AT_ONCE = 2**18  # entries of a tensor
 
 # For every dimension the chosen positions, ascending. None stands for all positions.
 Cut = tuple[Tensor | None, ...]
+# The indices of a tensor's first dimensions. None stands for a whole dimension, and dimensions
+# without an index are whole as well.
+Index = tuple[Tensor | None, ...]
 Trained = dict[str, Tensor]  # the tensors of a sub-GCN and its moments, by key
 ByKey = dict[str, list[Tensor]]  # a tensor of each sub-GCN, by key
+
+
+class Share(NamedTuple):
+    """Which of how many shares of the rows of every tensor a rank holds."""
+
+    number: int = 0
+    total: int = 1
+
+
+ALL_ROWS = Share()
 
 
 @dataclass(frozen=True)
@@ -38,12 +53,7 @@ class Piece:
     shape: torch.Size
 
 
-# The indices of a tensor's first dimensions. None stands for a whole dimension, and dimensions
-# without an index are whole as well.
-Index = tuple[Tensor | None, ...]
-
-
-class Stacks:
+class StackedSlices:
     """The slices of several sub-GCNs, stacked, where they have the same shape.
 
     On a GPU one operation takes them all.
@@ -130,7 +140,7 @@ class Slices:
     Args:
         layout, widths: of the model.
         specs: of its tensors, by name; trained sub-GCNs have these types.
-        share: which of how many shares of the rows the rank holds.
+        share: of the rows, which the rank holds.
     """
 
     def __init__(
@@ -138,7 +148,7 @@ class Slices:
         layout: Layout,
         widths: Sequence[int],
         specs: Mapping[str, TensorSpec],
-        share: tuple[int, int] = (0, 1),
+        share: Share = ALL_ROWS,
     ) -> None:
         self.layout = layout
         self.widths = widths
@@ -155,10 +165,13 @@ class Slices:
         self.blocks = list(blocks)
         self.cuts = [self.cuts_of(block) for block in self.blocks]
         self.rank_cuts = self.cuts
-        self._stacks: dict[tuple[int, ...], Stacks] = {}
-        if self.share[1] > 1:
+        self._stacks: dict[tuple[int, ...], StackedSlices] = {}
+        if self.share.total > 1:
             self.rank_cuts = [
-                {name: self.piece(name, cut, self.share[0]).cut for name, cut in sub_cuts.items()}
+                {
+                    name: self.piece(name, cut, self.share.number).cut
+                    for name, cut in sub_cuts.items()
+                }
                 for sub_cuts in self.cuts
             ]
 
@@ -178,16 +191,16 @@ class Slices:
             )
         return cuts
 
-    def stacks(self, members: Sequence[int], device: torch.device) -> Stacks | None:
+    def stacks(self, members: Sequence[int], device: torch.device) -> StackedSlices | None:
         """The slices of some sub-GCNs at once, on a GPU that holds all rows.
 
         None elsewhere, where stacking saves nothing.
         """
-        if device.type != "cuda" or self.share[1] > 1:
+        if device.type != "cuda" or self.share.total > 1:
             return None
         key = tuple(members)
         if key not in self._stacks:
-            self._stacks[key] = Stacks([self.rank_cuts[i] for i in members], device)
+            self._stacks[key] = StackedSlices([self.rank_cuts[i] for i in members], device)
         return self._stacks[key]
 
     def disjoint(self, name: str) -> bool:
@@ -218,60 +231,60 @@ class Slices:
 
     def mean(self, name: str, before: Tensor, values: Sequence[Tensor]) -> Tensor:
         """The new value of a tensor that is not `disjoint`; not in half precision."""
-        wide = before.float() if before.dtype == torch.bfloat16 else before.clone()
-        merge_shared(wide, [sub_cuts[name] for sub_cuts in self.rank_cuts], values)
-        return wide
+        merged = before.float() if before.dtype == torch.bfloat16 else before.clone()
+        merge_shared(merged, [sub_cuts[name] for sub_cuts in self.rank_cuts], values)
+        return merged
 
-    def owned(self, name: str, share: int) -> range:
+    def rows_in_share(self, name: str, number: int) -> range:
         """The rows of a tensor in a share, as `torch.chunk` deals them.
 
         A single number is a row of share 0.
         """
-        rows = (*self.specs[name].shape, 1)[0]
-        rows_per_share = -(-rows // self.share[1])
-        return range(min(share * rows_per_share, rows), min((share + 1) * rows_per_share, rows))
+        shape = self.specs[name].shape
+        rows = shape[0] if shape else 1
+        rows_per_share = -(-rows // self.share.total)
+        return range(min(number * rows_per_share, rows), min((number + 1) * rows_per_share, rows))
 
-    def own_rows(self, name: str, tensor: Tensor) -> Tensor:
+    def rank_rows(self, name: str, tensor: Tensor) -> Tensor:
         """This rank's rows of a whole tensor, which share its memory.
 
         It is the tensor itself where the rank holds all of it.
         """
-        owned_rows = self.owned(name, self.share[0])
-        return (
-            tensor
-            if self.share[1] == 1
-            else tensor.view(-1, *tensor.shape[1:])[owned_rows.start : owned_rows.stop]
-        )
+        if self.share.total == 1:
+            return tensor
+        rows = self.rows_in_share(name, self.share.number)
+        return as_rows(tensor)[rows.start : rows.stop]
 
-    def own_specs(self, *, half: bool = False) -> dict[str, TensorSpec]:
+    def rank_specs(self, *, half: bool = False) -> dict[str, TensorSpec]:
         """The shapes and types of what this rank holds.
 
         `half` turns floating-point types into bfloat16.
         """
         return {
             name: TensorSpec(
-                self.own_rows(name, torch.empty(spec.shape, device="meta")).shape,
+                self.rank_rows(name, torch.empty(spec.shape, device="meta")).shape,
                 torch.bfloat16 if half and spec.dtype.is_floating_point else spec.dtype,
             )
             for name, spec in self.specs.items()
         }
 
-    def piece(self, name: str, cut: Cut, share: int) -> Piece:
+    def piece(self, name: str, cut: Cut, number: int) -> Piece:
         """The part of a sub-GCN's slice of a tensor that lies in a share."""
         shape = self.specs[name].shape
-        if self.share[1] == 1:
+        if self.share.total == 1:
             return Piece(slice(None), cut, shape_of(shape, cut))
-        owned_rows = self.owned(name, share)
+        share_rows = self.rows_in_share(name, number)
+        # A single number is cut like a row.
         (chosen, *columns) = cut or (None,)
         if chosen is None:
-            rows = slice(owned_rows.start, owned_rows.stop)
+            rows = slice(share_rows.start, share_rows.stop)
             row_positions = None
         else:
             first, last = torch.searchsorted(
-                chosen, torch.tensor([owned_rows.start, owned_rows.stop], device=chosen.device)
+                chosen, torch.tensor([share_rows.start, share_rows.stop], device=chosen.device)
             ).tolist()
             rows = slice(first, last)
-            row_positions = chosen[first:last] - owned_rows.start
+            row_positions = chosen[first:last] - share_rows.start
         column_sizes = shape_of(shape[1:], tuple(columns))
         return Piece(
             rows, (row_positions, *columns), torch.Size((rows.stop - rows.start, *column_sizes))
@@ -282,31 +295,33 @@ class Slices:
 
         Share 0 writes the step counts.
         """
-        if self.share[1] == 1:
+        if self.share.total == 1:
             return Part.whole(tensor)
         if not tensor.dim():
-            return Part.whole(tensor) if not self.share[0] else None
+            return Part.whole(tensor) if self.share.number == 0 else None
         if not tensor.numel():
             return None
         shape = self.specs[name_of(key)].shape
         value = tensor if shape else tensor.view(())
-        return Part(value, shape, self.owned(name_of(key), self.share[0]).start)
+        return Part(value, shape, self.rows_in_share(name_of(key), self.share.number).start)
 
     def saved_part(self, saved: Checkpoint, key: str) -> Tensor:
         """What this rank holds of a tensor in a checkpoint."""
         name = name_of(key)
         shape = saved.shapes[key]
-        if self.share[1] == 1:
+        if self.share.total == 1:
+            return saved.tensor(key)
+        if is_counter(key, shape, self.specs[name].shape):
             return saved.tensor(key)
         if not shape:
-            tensor = saved.tensor(key)
-            return (
-                tensor
-                if is_counter(key, tensor, self.specs[name].shape)
-                else self.own_rows(name, tensor)
-            )
-        owned_rows = self.owned(name, self.share[0])
-        return saved.rows(key, owned_rows.start, owned_rows.stop)
+            return self.rank_rows(name, saved.tensor(key))
+        rows = self.rows_in_share(name, self.share.number)
+        return saved.rows(key, rows.start, rows.stop)
+
+
+def as_rows(tensor: Tensor) -> Tensor:
+    """Return a tensor that has rows: a single number becomes one row."""
+    return tensor if tensor.dim() else tensor.view(1)
 
 
 def shape_of(full: torch.Size, cut: Cut) -> torch.Size:
@@ -380,9 +395,6 @@ def _merge_whole(target: Tensor, values: Sequence[Tensor]) -> None:
     target.copy_(torch.where(alike, stacked[0].to(target.dtype), moved))
 
 
-_MERGED_AT_ONCE = 2**18  # entries of a tensor
-
-
 def _cut_piece(dim: int, start: int, stop: int, cut: Cut, value: Tensor) -> tuple[Cut, Tensor]:
     """Cut a sub-GCN's slice of a tensor between two positions of a dimension.
 
@@ -422,14 +434,17 @@ def name_of(key: str) -> str:
     return name.rsplit("/", 1)[0] if key.startswith(MOMENTS) else name
 
 
-def is_counter(key: str, state: Tensor, parameter: torch.Size) -> bool:
+def is_counter(key: str, state: torch.Size, parameter: torch.Size) -> bool:
     """Whether a key belongs to a state that is one number for a whole parameter.
 
     A step count of the optimiser is one.
+
+    Args:
+        key: of the state.
+        state, parameter: the shapes of both.
     """
-    return key.startswith(MOMENTS) and (
-        key.endswith("/step") or (state.dim() == 0 and len(parameter) > 0)
-    )
+    is_one_number = len(state) == 0 and len(parameter) > 0
+    return key.startswith(MOMENTS) and (key.endswith("/step") or is_one_number)
 
 
 def trained_tensors(sub: nn.Module, optimizer: Optimizer | None = None) -> Trained:
@@ -461,7 +476,7 @@ def values_by_key(
     counts = dict[str, Tensor]()
     for key in dict.fromkeys(chain(*subs)):
         sub_values = [sub[key] for sub in subs if key in sub]
-        if is_counter(key, sub_values[0], specs[name_of(key)].shape):
+        if is_counter(key, sub_values[0].shape, specs[name_of(key)].shape):
             counts[key] = torch.stack(sub_values).max()
         else:
             values[key] = (
@@ -498,7 +513,8 @@ def give_moments(sub: nn.Module, optimizer: Optimizer, moments: Mapping[str, Ten
     parameters = dict(sub.named_parameters())
     for key, value in moments.items():
         parameter = parameters[name_of(key)]
-        counts = is_counter(key, value, parameter.shape)
-        counter_device = parameter.device if fused else torch.device("cpu")
-        state = value.to(counter_device) if counts else value.to(parameter)
+        if is_counter(key, value.shape, parameter.shape):
+            state = value.to(parameter.device if fused else "cpu")
+        else:
+            state = value.to(parameter)
         optimizer.state[parameter][key.rsplit("/", 1)[1]] = state

@@ -21,9 +21,10 @@ from gistgnn.theta.disk import OnDisk
 from gistgnn.theta.exchange import Exchange, Numbers
 from gistgnn.theta.folder import BEST, START_AGAIN, STATE, State, remove
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes
+from gistgnn.theta.model_spec import ModelSpec, check_shapes
 from gistgnn.theta.registry import SHARES, Store
 from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, name_of
+from gistgnn.utils.tensors import TensorSpec
 
 
 class Theta:
@@ -77,7 +78,7 @@ class Theta:
         cls, layout: Layout, widths: Sequence[int], tensors: Mapping[str, Tensor]
     ) -> "Theta":
         """A Θ in the memory of one process, with tensors that are not copied."""
-        specs = {name: TensorSpec(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+        specs = {name: TensorSpec.of(tensor) for name, tensor in tensors.items()}
         return cls(InMemory(Slices(layout, widths, specs), tensors), Exchange(Alone()))
 
     @property
@@ -92,7 +93,7 @@ class Theta:
     @property
     def shards(self) -> int:
         """How many processes write a checkpoint together."""
-        return 1 if self.place.lasts else self.place.slices.share[1]
+        return 1 if self.place.is_durable else self.place.slices.share.total
 
     @property
     def shard(self) -> int | None:
@@ -141,6 +142,7 @@ class Theta:
         It is copied to where Θ is, if its module is used again.
         """
         name = f"{self.exchange.file_prefix}{i:05}"
+        # Where ranks own rows, the place writes what the owners receive, not this.
         blocks = None if self.exchange.file_prefix else self.place.slices.blocks[i]
         self.trained[i] = self.place.buffer(name, trained, blocks, reused=self.place.streams)
         self._received.pop(i, None)
@@ -170,9 +172,9 @@ class Theta:
         self._received = {}
         self._is_given_up = True
 
-    def settle(self) -> None:
+    def replace_older(self) -> None:
         """Move files that were made beside those of an older Θ to their place."""
-        self.place.settle()
+        self.place.replace_older()
 
     def discard(self) -> None:
         """Remove the files that were made for this Θ: the run that has made it is refused."""
@@ -186,11 +188,14 @@ class Theta:
 
         They are Θ, its moments and the best Θ.
         """
-        parts = (
-            (key, self.place.slices.part(key, tensor))
-            for key, tensor in self.place.all_tensors().items()
-        )
-        return {} if self.place.lasts else {key: part for key, part in parts if part is not None}
+        if self.place.is_durable:
+            return {}
+        parts = {}
+        for key, tensor in self.place.all_tensors().items():
+            part = self.place.slices.part(key, tensor)
+            if part is not None:
+                parts[key] = part
+        return parts
 
     def restore(self, saved: Checkpoint, rounds: int) -> None:
         """Resume after some rounds from a checkpoint.
@@ -209,7 +214,7 @@ class Theta:
                     "again"
                 )
             return
-        if self.place.lasts and rounds_in_theta not in (0, rounds, rounds + 1):
+        if self.place.is_durable and rounds_in_theta not in (0, rounds, rounds + 1):
             raise InputError(
                 f"{self.place.folders[0]} holds a Θ after {rounds_in_theta} rounds, and the "
                 f"checkpoint is of another one, after {rounds} rounds: choose another folder, or "
@@ -225,10 +230,10 @@ class Theta:
         check_shapes(saved_specs, slices.specs, "the checkpoint", "this model", "start again")
         self.place.fill(saved.shapes, partial(slices.saved_part, saved), rounds, loss)
 
-    def is_saved(self) -> None:
+    def remove_sources(self) -> None:
         """Remove the files of another Θ, from which this one has been restored.
 
-        A checkpoint no longer needs them.
+        It is called once a checkpoint of this Θ is complete, and no longer needs them.
         """
         while self._sources:
             remove(self._sources.pop())
@@ -241,7 +246,7 @@ class Theta:
         # It does not change with later rounds: parameters in memory are copied, and large ones in
         # files are mapped. Where ranks hold rows, rank 0 collects them, and other ranks get a model
         # without values.
-        if self._is_given_up and self.place.lasts:
+        if self._is_given_up and self.place.is_durable:
             raise InputError(
                 "the files of this Θ have been replaced by those of a later run: ask that run for "
                 "its model"
@@ -261,7 +266,7 @@ class Theta:
 
         On ranks other than 0 it has no values.
         """
-        if self.place.slices.share[1] > 1 or self.exchange.ranks.leads:
+        if self.place.slices.share.total > 1 or self.exchange.ranks.leads:
             return self.full_model(spec)
         return spec.on_meta()
 
@@ -272,7 +277,7 @@ class Theta:
         """
         # All ranks call this, and it is for our own use: `module` is that of the last call, which
         # may be filled again, and large parameters may be Θ's own.
-        if self.place.slices.share[1] > 1:
+        if self.place.slices.share.total > 1:
             return self.full_model(spec)
         if not self.exchange.ranks.leads:
             return spec.on_meta()
@@ -307,7 +312,7 @@ class Theta:
 
 
 def _load_place_class(store: Store) -> type[InMemory]:
-    place_class: type[InMemory] = resolve_name(store.place.home)
+    place_class: type[InMemory] = resolve_name(store.place.class_name)
     return place_class
 
 
@@ -321,12 +326,13 @@ def _make_slices_and_exchange(
 def _add_files(saved: Checkpoint, slices: Slices, ranks: World, rounds: int) -> tuple[int, float]:
     """Add the files of a Θ to the checkpoint that names them.
 
-    Returns the rounds that this Θ has been through, and the loss.
-
     Other ranks have written them, or ranks with another store.
+
+    Returns:
+        The rounds that this Θ has been through, and the loss.
     """
 
-    def settle() -> None:
+    def finish_last_round() -> None:
         """Finish the last round in all of the files."""
         if missing := [folder for folder in saved.folders if not folder.exists()]:
             raise InputError(
@@ -340,12 +346,11 @@ def _add_files(saved: Checkpoint, slices: Slices, ranks: World, rounds: int) -> 
                 raise InputError(f"{message}: put back the folder of this run, or start again")
             OnDisk(_make_slices(slices, state), folder, Alone(), newest=newest).close()
 
-    ranks.lead(settle)
+    ranks.lead(finish_last_round)
     for folder in saved.folders:
         file_slices = _make_slices(slices, read_json(folder / STATE, State, START_AGAIN))
-        files = OnDisk(
-            file_slices, folder, Alone(), writer_of=[-1]
-        )  # which another process may read as well
+        # No rank writes these files, so they are not locked: other processes read them as well.
+        files = OnDisk(file_slices, folder, Alone(), writer_of=[-1])
         if (folder / BEST).exists():
             files.best = files.values(best=True)
         for key, tensor in files.all_tensors().items():

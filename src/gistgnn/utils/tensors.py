@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,22 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 Array = npt.NDArray[Any]
+
+
+class TensorSpec(NamedTuple):
+    """The shape and type of a tensor."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "TensorSpec":
+        return cls(tensor.shape, tensor.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its numbers."""
+        return self.shape.numel() * self.dtype.itemsize
 
 
 def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:
@@ -36,17 +52,18 @@ def column_blocks(width: int, most: int) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(cuts)]
 
 
-# Larger tensors, in bytes, are not copied to page-locked memory first: they are copied once, and
-# would take as much memory that the system cannot move.
-_MOST = 2**26
+_MOST_PINNED = 2**26  # bytes of a tensor that is copied to a GPU by way of page-locked memory
+_PIECE = 2**26  # bytes of a large matrix that are worked on at a time
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Return a tensor on a device, as `Tensor.to`, without waiting for the GPU's steps."""
     # Torch copies from ordinary memory only when the GPU has done all that it was asked; a copy
     # from page-locked memory is put in line behind these steps. So a thread that makes batches does
-    # not wait for the steps that train.
-    if device.type != "cuda" or tensor.device.type != "cpu" or not 0 < tensor.nbytes <= _MOST:
+    # not wait for the steps that train. A large tensor would take as much memory that the system
+    # cannot move.
+    gains_by_pinning = tensor.device.type == "cpu" and 0 < tensor.nbytes <= _MOST_PINNED
+    if device.type != "cuda" or not gains_by_pinning:
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
 
@@ -57,7 +74,7 @@ def copied(rows: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
     The matrix may be mapped from a file.
     """
     out = torch.empty(rows.shape, dtype=dtype, device=device)
-    for piece in row_pieces(len(rows), rows.shape[1] * dtype.itemsize, _MOST):
+    for piece in row_pieces(len(rows), rows.shape[1] * dtype.itemsize, _PIECE):
         out[piece] = rows[piece]
     return out
 
@@ -96,7 +113,7 @@ def tensor_digest(tensor: Tensor) -> str:
     if not tensor.dim():
         tensor = tensor.reshape(1)
     row_bytes = tensor[:1].numel() * tensor.element_size()
-    for rows in row_pieces(len(tensor), row_bytes, _MOST):
+    for rows in row_pieces(len(tensor), row_bytes, _PIECE):
         # This copies the rows only if they are not contiguous on the host.
         piece = tensor[rows].cpu().contiguous().reshape(-1)
         hasher.update(piece.view(torch.uint8).numpy().data)
