@@ -29,19 +29,21 @@ class Registry(UserDict[str, Any], Generic[T]):
         return str(self.data[name]).rpartition(":")[2]
 
 
-def lazy_attributes(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+def lazy_attributes(
+    package: str, names_by_module: Mapping[str, Sequence[str]]
+) -> Callable[[str], Any]:
     """Return a package's ``__getattr__``, which imports a name when it is first used.
 
     Args:
         package: the package's name.
-        homes: by module the names that the package takes from it, as its ``if TYPE_CHECKING``
-            imports them for readers and type checkers; a test compares the two.
+        names_by_module: the names that the package takes from each module, as its ``if
+            TYPE_CHECKING`` imports them for readers and type checkers; a test compares the two.
     """
-    home_of = {name: module for module, names in homes.items() for name in names}
+    module_of = {name: module for module, names in names_by_module.items() for name in names}
 
     def get(name: str) -> Any:
-        if name not in home_of:
+        if name not in module_of:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return resolve_name(f"{home_of[name]}:{name}")
+        return resolve_name(f"{module_of[name]}:{name}")
 
     return get

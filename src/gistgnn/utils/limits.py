@@ -49,13 +49,14 @@ def usable_cpus(root: Path = _ROOT) -> int:
 
     These are the ones that it may run on, and no more than its quota of time.
     """
-    affine = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    quotas = [affine]
+    if hasattr(os, "sched_getaffinity"):
+        allowed = len(os.sched_getaffinity(0))
+    else:
+        allowed = os.cpu_count() or 1
+    quotas = [allowed]
     for kind, folder in _cgroups("cpu", root):
         if kind == "cgroup2":
-            quota, period = (*_text(folder / "cpu.max").split(), "", "")[:2]
+            quota, _, period = _text(folder / "cpu.max").strip().partition(" ")
         else:
             quota = _text(folder / "cpu.cfs_quota_us").strip()
             period = _text(folder / "cpu.cfs_period_us").strip()
@@ -88,9 +89,10 @@ def _cgroups(controller: str, root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _mounts(controller: str, root: Path) -> dict[str, list[tuple[Path, str]]]:
-    """Return where the hierarchies are mounted that may limit by a controller.
+    """Return where the hierarchies of cgroups are mounted that may limit by a controller.
 
-    They come with the cgroup that is there, by "cgroup2" or "cgroup".
+    Returns:
+        By "cgroup2" or "cgroup", the folder of each mount, and which cgroup lies there.
     """
     mounts: dict[str, list[tuple[Path, str]]] = {}
     for line in _text(_under(root, f"{_PROCESS}/mountinfo")).splitlines():
@@ -138,11 +140,9 @@ def _ulimit(name: str, entry: str, root: Path) -> MemoryLimit | None:
 
     limit, _ = resource.getrlimit(getattr(resource, name))
     used = _status_bytes(entry, root)
-    return (
-        None
-        if limit in (resource.RLIM_INFINITY, -1) or used is None
-        else MemoryLimit(limit, max(limit - used, 0))
-    )
+    if limit in (resource.RLIM_INFINITY, -1) or used is None:
+        return None
+    return MemoryLimit(limit, max(limit - used, 0))
 
 
 def _status_bytes(name: str, root: Path) -> int | None:

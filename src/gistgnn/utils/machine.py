@@ -71,7 +71,7 @@ def usable_device(name: "str | torch.device") -> "torch.device":
 
 
 def require_usual_torch() -> None:
-    """Refuse what a program may have set in torch, and with which no model of ours can train."""
+    """Refuse global settings of torch with which our models cannot train."""
     import torch
 
     if (kind := torch.get_default_dtype()) is not torch.float32:

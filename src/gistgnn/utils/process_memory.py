@@ -41,10 +41,10 @@ def held_bytes(process: int | None = None) -> int:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Return how many more bytes this process can allocate on a device, or may.
+    """Return how many more bytes this process may allocate on a device.
 
-    On the host that is what is free, and no more than what is left of `limit_memory`, of the limits
-    of a container or a batch system, and of ulimit.
+    On the host it is what is free, but no more than what is left of the limits: that of
+    `limit_memory`, those of a container or a batch system, and ulimit.
     """
     if device.type != "cuda":
         return_freed_memory()
@@ -57,16 +57,19 @@ def available_bytes(device: torch.device) -> int:
 
 
 def limit_in_force() -> int | None:
-    """Return the bytes of the limit, of a container or ulimit, that leaves less than the machine.
+    """Return the limit of memory, in bytes, if a container or ulimit sets one that matters.
 
-    Returns None if no limit does.
+    It is None where the machine has less free memory than the limit leaves.
     """
     outside = smallest_limit()
     return outside.limit if outside and outside.left < psutil.virtual_memory().available else None
 
 
 def of_the_limit() -> str:
-    """Say of which limit the host's free memory is what is left; empty: of the machine's memory."""
+    """Return the words that follow a number of available bytes in a message.
+
+    They name the limit of which these bytes are left, and are empty where there is none.
+    """
     limit = limit_in_force()
     return f" of the limit of {size(limit)} that is set for this process" if limit else ""
 
