@@ -15,6 +15,7 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -35,17 +36,15 @@ DTYPES = {
     "F16": torch.float16,
     "BF16": torch.bfloat16,
     "BOOL": torch.bool,
-}
-"""The types of numbers in files, by their names in a file's header."""
-DTYPES |= {
     "I64": torch.int64,
     "I32": torch.int32,
     "I16": torch.int16,
     "I8": torch.int8,
     "U8": torch.uint8,
 }
+"""The types of numbers in files, by their names in a file's header."""
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
-LARGE = 2**24  # bytes: a smaller tensor is copied rather than mapped where it lasts
+LARGE = 2**24  # bytes: a model gets a copy of a smaller tensor, and a larger one mapped
 
 Specs = Mapping[str, tuple[torch.Size, torch.dtype]]  # the shape and type of every tensor, by name
 
@@ -67,13 +66,13 @@ def write_tensors(
                 f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, NAMES))}: "
                 "convert it"
             )
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    first = {tensor.data_ptr(): name for name, tensor in reversed(plain.items())}
-    # The further names of a tied parameter get copies.
-    plain = {
-        name: tensor if first[tensor.data_ptr()] == name else tensor.clone()
-        for name, tensor in plain.items()
-    }
+    plain: dict[str, Tensor] = {}
+    addresses = set[int]()
+    for name, tensor in tensors.items():
+        value = tensor.detach().cpu().contiguous()
+        # The further names of a tied parameter get copies, as safetensors refuses shared memory.
+        plain[name] = value.clone() if value.data_ptr() in addresses else value
+        addresses.add(value.data_ptr())
     try:
         path.touch()
         # The mode is as the umask has it; safetensors writes a file for its owner alone.
@@ -87,12 +86,11 @@ def write_tensors(
         if isinstance(error, OSError):
             raise
         # The number of the system's error, which safetensors has in its text.
-        number = re.search(r"os error (\d+)", str(error))
-        raise (
-            OSError(int(number[1]), os.strerror(int(number[1])))
-            if number
-            else OSError(reason(error))
-        ) from error
+        match = re.search(r"os error (\d+)", str(error))
+        if match is None:
+            raise OSError(reason(error)) from error
+        number = int(match[1])
+        raise OSError(number, os.strerror(number)) from error
     return file_digest(path) if wait else ""
 
 
@@ -148,14 +146,15 @@ def map_tensors(path: Path, *, shared: bool = True) -> dict[str, Tensor]:
 
     If `shared`, a change of a tensor changes the file.
     """
+    # A header begins with its length in bytes.
     with path.open("r+b" if shared else "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(min(length, path.stat().st_size)))
     header.pop("__metadata__", None)
-    # A text that is not UTF-8 is no name for torch, but its bytes are.
     size = path.stat().st_size
-    name = cast(str, os.fsencode(path))
-    raw = torch.from_file(name, shared=shared, size=size, dtype=torch.uint8)[8 + length :]
+    # A text that is not UTF-8 is no name for torch, but its bytes are.
+    file_name = cast(str, os.fsencode(path))
+    raw = torch.from_file(file_name, shared=shared, size=size, dtype=torch.uint8)[8 + length :]
     if len(raw) != max((entry["data_offsets"][1] for entry in header.values()), default=0):
         raise ValueError("it is cut short")
     return {
@@ -164,14 +163,16 @@ def map_tensors(path: Path, *, shared: bool = True) -> dict[str, Tensor]:
     }
 
 
-def map_array(path: Path, until_gone: BinaryIO | None = None) -> Tensor:
+def map_array(path: Path, lock_file: BinaryIO | None = None) -> Tensor:
     """Map a `.npy` file; nothing may be written to the tensor.
 
-    A file, `until_gone`, is closed when the tensor goes.
+    Args:
+        path: of the file.
+        lock_file: an open file, which is closed when the tensor is gone.
     """
     array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if until_gone is not None:
-        weakref.finalize(array, until_gone.close)
+    if lock_file is not None:
+        weakref.finalize(array, lock_file.close)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(array)
@@ -225,12 +226,9 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
     Raises:
         InputError: a tensor is missing, unknown to the module, or of another shape.
     """
-    module_tensors = dict(
-        [
-            *module.named_parameters(remove_duplicate=False),
-            *module.named_buffers(remove_duplicate=False),
-        ]
-    )
+    parameters = module.named_parameters(remove_duplicate=False)
+    buffers = module.named_buffers(remove_duplicate=False)
+    module_tensors: dict[str, Tensor] = dict(chain(parameters, buffers))
     names_of: dict[int, list[str]] = {}
     for name, tensor in module_tensors.items():
         names_of.setdefault(id(tensor), []).append(name)
@@ -250,10 +248,10 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
             shapes = f"{list(value.shape)} in {where} and {list(empty.shape)} in the model"
             raise InputError(f"'{names[0]}' is {shapes}: build the model that was saved")
         value = value.detach().to(empty.dtype)
-        value = value.clone() if value.nbytes < LARGE else value
-        value = (
-            nn.Parameter(value, empty.requires_grad) if isinstance(empty, nn.Parameter) else value
-        )
+        if value.nbytes < LARGE:
+            value = value.clone()
+        if isinstance(empty, nn.Parameter):
+            value = nn.Parameter(value, empty.requires_grad)
         for name in names:
             owner, _, key = name.rpartition(".")
             setattr(module.get_submodule(owner), key, value)

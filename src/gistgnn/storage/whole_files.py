@@ -82,14 +82,15 @@ def temporary_path(path: Path) -> Path:
 def remove_leftovers(folder: Path, within: Sequence[str] = ()) -> None:
     """Remove the temporary files of processes that have ended.
 
-    They are in a folder and in those `within`, such as "runs/*".
+    They are in a folder and in those `within`, such as "runs/*". This process must not have begun
+    to write there: an earlier one may have had its number, as in a container that starts again.
     """
     for pattern in ("", *(f"{subfolder}/" for subfolder in within)):
         for path in list(folder.glob(f"{pattern}{TEMPORARY}*")):
             process = path.name.removeprefix(TEMPORARY).partition("-")[0]
-            if process.isdecimal() and (
-                int(process) == os.getpid() or not psutil.pid_exists(int(process))
-            ):
+            if not process.isdecimal():
+                continue
+            if int(process) == os.getpid() or not psutil.pid_exists(int(process)):
                 path.unlink(missing_ok=True)
 
 
