@@ -1,5 +1,6 @@
 """The same run with Θ in every store."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,14 @@ import torch
 from torch import Tensor
 
 from gistgnn import GIST
+from gistgnn.distributed import Alone
+from gistgnn.layout.axes import Layout
 from gistgnn.theta import Store
-from gistgnn.theta.slices import MOMENTS
+from gistgnn.theta.exchange import Exchange
+from gistgnn.theta.memory import InMemory
+from gistgnn.theta.slices import MOMENTS, Slices
 from gistgnn.theta.theta import Theta
+from gistgnn.utils.tensors import TensorSpec
 
 OPTIMIZERS: dict[str, Any] = {
     "adam": partial(torch.optim.Adam, lr=0.1),
@@ -22,6 +28,12 @@ OPTIMIZERS: dict[str, Any] = {
 
 def store(kind: str, folder: Path, precision: str = "float32") -> Store:
     return Store(kind, folder / "theta" if kind == "disk" else None, precision)
+
+
+def theta_in_memory(layout: Layout, widths: Sequence[int], tensors: Mapping[str, Tensor]) -> Theta:
+    """A Θ in the memory of one process, with tensors that are not copied."""
+    specs = {name: TensorSpec.of(tensor) for name, tensor in tensors.items()}
+    return Theta(InMemory(Slices(layout, widths, specs), tensors), Exchange(Alone()))
 
 
 def values(theta: Theta) -> dict[str, Tensor]:

@@ -22,7 +22,7 @@ from tests.helpers.fitting import same
 from tests.helpers.models import C, F, Stack, built, every_model, layout_of, tiny_graph
 from tests.helpers.reference import merged, slice_of, zeroed
 from tests.helpers.refusals import refused
-from tests.theta.stores import OPTIMIZERS
+from tests.theta.stores import OPTIMIZERS, theta_in_memory
 
 
 class Split(NamedTuple):
@@ -40,7 +40,7 @@ def split(
 ) -> Split:
     layout = layout_of(name)
     full = built(name, features, seed)
-    theta = Theta.of_tensors(
+    theta = theta_in_memory(
         layout,
         layout.widths(features),
         {n: t.detach().clone() for n, t in named_tensors(full).items()},
@@ -113,7 +113,7 @@ def test_take_and_put_do_what_the_definition_says(data: st.DataObject) -> None:
 
 def test_flags_are_not_averaged() -> None:
     flags = {"flag": torch.tensor(True), "mask": torch.tensor([True, False, True, False])}
-    theta = Theta.of_tensors(
+    theta = theta_in_memory(
         Layout({"flag": (), "mask": ((Segment(0),),)}, (1,)),
         (4,),
         {n: f.clone() for n, f in flags.items()},
@@ -218,7 +218,7 @@ def test_a_sub_gcn_is_theta_with_the_rest_zero(
     full = build(widths).double().eval()
     for tensor in named_tensors(full).values():
         tensor.detach().normal_()
-    theta = Theta.of_tensors(
+    theta = theta_in_memory(
         layout, widths, {n: t.detach().clone() for n, t in named_tensors(full).items()}
     )
     x = torch.randn(12, widths[0], dtype=torch.float64)

@@ -48,7 +48,9 @@ def test_half_precision_takes_half_the_room(tmp_path: Path) -> None:
     result = fit(half, optimizer_state="carry")
     fit(full, optimizer_state="carry")
     assert all(
-        t.dtype == torch.bfloat16 for t in half.theta.specs.values() if t.dtype.is_floating_point
+        t.dtype == torch.bfloat16
+        for t in half.theta.place.tensors.values()
+        if t.dtype.is_floating_point
     )
     assert all(
         t.dtype == torch.float32

@@ -1,6 +1,6 @@
 """The global parameters Θ, out of which sub-GCNs take slices, and into which they are written."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from gistgnn.distributed import Alone, World
 from gistgnn.errors import GistError, InputError
-from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.storage.json_files import read_json
@@ -72,23 +71,6 @@ class Theta:
         slices, exchange = _make_slices_and_exchange(store, spec, ranks)
         reopened = _load_place_class(store).reopen(store, slices, ranks)
         return cls(reopened, exchange) if reopened else None
-
-    @classmethod
-    def of_tensors(
-        cls, layout: Layout, widths: Sequence[int], tensors: Mapping[str, Tensor]
-    ) -> "Theta":
-        """A Θ in the memory of one process, with tensors that are not copied."""
-        specs = {name: TensorSpec.of(tensor) for name, tensor in tensors.items()}
-        return cls(InMemory(Slices(layout, widths, specs), tensors), Exchange(Alone()))
-
-    @property
-    def specs(self) -> dict[str, TensorSpec]:
-        """The shape of every tensor of the full model, and the type in which it is held."""
-        tensors = self.place.tensors
-        return {
-            name: TensorSpec(spec.shape, tensors[name].dtype)
-            for name, spec in self.place.slices.specs.items()
-        }
 
     @property
     def shards(self) -> int:
@@ -181,6 +163,7 @@ class Theta:
         self.place.discard()
 
     def copy(self) -> dict[str, Tensor]:
+        """A copy of the parameters and buffers that this process holds, by name."""
         return {name: tensor.clone() for name, tensor in self.place.tensors.items()}
 
     def checkpoint(self) -> dict[str, Part]:
