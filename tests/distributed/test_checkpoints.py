@@ -252,7 +252,7 @@ def test_a_run_that_ended_goes_on_to_the_model_of_an_unbroken_run(
     begin(before, tmp_path, names, end, number)
     if end == "a request":
         for name in names:
-            rounds = [place.name for place in Checkpoints(tmp_path / name).whole()]
+            rounds = [place.name for place in Checkpoints(tmp_path / name).complete_folders()]
             assert rounds[-2:] == ["round-00000002", "round-00000003"]
     elif before == ALONE:
         assert Checkpoints(tmp_path / MODEL).newest() == tmp_path / MODEL / f"round-{number:08}"
@@ -300,14 +300,14 @@ def test_what_a_rank_cannot_see_or_save_ends_the_run_on_all_ranks_and_nothing_is
     (apart, full), others = on_ranks(2, refusals, tmp_path)
     assert others == [apart, full]
     assert "has the files of 1 ranks, expected 2" in apart
-    assert not Checkpoints(tmp_path / "apart/0").whole()
+    assert not Checkpoints(tmp_path / "apart/0").complete_folders()
     said = (
         f"cannot write {tmp_path / 'full/round-00000003'}: File too large; make room and "
         "resume "
         "the run"
     )
     assert said in full
-    names = [place.name for place in Checkpoints(tmp_path / "full").whole()]
+    names = [place.name for place in Checkpoints(tmp_path / "full").complete_folders()]
     assert names == ["round-00000001", "round-00000002"]
     found = fitted(MODEL, None, "memory", saving=Saving(tmp_path / "full", resume=True))
     same(found["tensors"], unbroken(MODEL)["tensors"])

@@ -92,7 +92,7 @@ def test_without_resume_a_run_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
     fit(make(seed=5), callbacks=after(5), saving=Saving(path, every=1))
     assert run(None, callbacks=after(3), saving=Saving(path, every=2))["rest"][0] == 3
-    assert [place.name for place in Checkpoints(path).whole()] == [
+    assert [place.name for place in Checkpoints(path).complete_folders()] == [
         "round-00000002",
         "round-00000003",
     ]

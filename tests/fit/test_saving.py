@@ -24,7 +24,7 @@ from tests.theta.stores import store
 def contents(folder: Path) -> dict[str, bytes]:
     return {
         str(file): file.read_bytes()
-        for place in Checkpoints(folder).whole()
+        for place in Checkpoints(folder).complete_folders()
         for file in place.iterdir()
     }
 
@@ -113,7 +113,7 @@ def test_a_file_of_another_run_or_round_is_refused_and_the_checkpoint_before_is_
     saving, other = (Saving(tmp_path / name, every=1, resume=True) for name in ("mine", "other"))
     fit(make(), callbacks=after(2), saving=saving)
     fit(make(seed=1), callbacks=after(2), saving=other)
-    before = Checkpoints(saving.path).whole()[0]
+    before = Checkpoints(saving.path).complete_folders()[0]
     for source in (newest(other.path), before):
         shutil.copy(tensors_of(source), tensors_of(newest(saving.path)))
         with refused(

@@ -216,7 +216,7 @@ class SavedState:
 
         def complete() -> None:
             with writing(checkpoints.folder, "make room and resume the run"):
-                checkpoints.place(number).mkdir(parents=True, exist_ok=True)
+                checkpoints.folder_of(number).mkdir(parents=True, exist_ok=True)
             checkpoints.complete(number, plain(dict(state)), self._fingerprint, files)
 
         files = sum(self._ranks.gather(bool(tensors)))

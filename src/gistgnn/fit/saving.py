@@ -135,7 +135,7 @@ class Saver:
             if self._lock is None:
                 self._lock = FolderLock(self._saving.path, beside=True)
             newest = self._checkpoints.newest()
-            if newest is not None and newest > self._checkpoints.place(rounds):
+            if newest is not None and newest > self._checkpoints.folder_of(rounds):
                 raise InputError(
                     f"{newest} is of a run that has gone on since round {rounds}: resume from it, "
                     "or choose another folder"
@@ -200,13 +200,13 @@ class Saver:
             state["pending_loss"] = theta.place.loss
             rounds += 1
         last = recorded.rounds + pending
-        folder = self._checkpoints.place(rounds)
+        folder = self._checkpoints.folder_of(rounds)
         try:
             theta.wait_for_reader()  # An earlier checkpoint may still be written.
         except Exception as error:
             log.warning("%s", reason(error))
         try:
-            if folder not in self._checkpoints.whole():
+            if folder not in self._checkpoints.complete_folders():
                 self._write(rounds, state, theta.checkpoint(), 0)
         except Exception as error:
             return f"the state after round {last} cannot be saved ({reason(error)})"

@@ -65,10 +65,12 @@ class Checkpoints:
 
     folder: Path
 
-    def place(self, rounds: int) -> Path:
+    def folder_of(self, rounds: int) -> Path:
+        """Return the folder of the checkpoint after some rounds, which need not exist."""
         return self.folder / f"round-{rounds:08d}"
 
-    def _all(self) -> set[Path]:
+    def _all_folders(self) -> set[Path]:
+        """Return the folders of all checkpoints, complete or not."""
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
         return {
             path
@@ -76,19 +78,21 @@ class Checkpoints:
             if re.fullmatch(r"round-\d{8,}", path.name) and not path.is_symlink()
         }
 
-    def whole(self) -> list[Path]:
+    def complete_folders(self) -> list[Path]:
         """Return the folders of the complete checkpoints, oldest first."""
-        return sorted(path for path in self._all() if (path / _STATE).exists())
+        return sorted(path for path in self._all_folders() if (path / _STATE).exists())
 
     def newest(self) -> Path | None:
-        return next(reversed(self.whole()), None)
+        """Return the folder of the last complete checkpoint; None if there is none."""
+        return next(reversed(self.complete_folders()), None)
 
     def newest_state(self, kind: type[T]) -> T | None:
         """Return the state in the last complete checkpoint, which may be of another run.
 
         Returns None if no state can be read.
         """
-        with contextlib.suppress(OSError, ValueError):  # it is damaged, which its `Checkpoint` says
+        # A damaged state is refused with a message by `Checkpoint`.
+        with contextlib.suppress(OSError, ValueError):
             if newest := self.newest():
                 return msgspec.convert(read_json(newest / _STATE, _Manifest, "").state, kind)
         return None
@@ -98,7 +102,7 @@ class Checkpoints:
 
         The parts are named, and none of them is empty.
         """
-        folder = self.place(rounds)
+        folder = self.folder_of(rounds)
         if (folder / _STATE).exists():  # a resumed run stops before its next round
             return
         path = temporary_path(folder / "part")
@@ -131,7 +135,7 @@ class Checkpoints:
             theta: the id of Θ's files, if Θ is on disk.
             folders: of these files.
         """
-        checkpoint = self.place(rounds)
+        checkpoint = self.folder_of(rounds)
         names = sorted(path.name for path in checkpoint.glob("*.safetensors"))
         if len(names) != files:
             raise InputError(
@@ -140,12 +144,12 @@ class Checkpoints:
             )
         relative_folders = [os.path.relpath(folder, self.folder) for folder in folders]
         write_json(checkpoint / _STATE, _Manifest(names, state, run, theta, relative_folders))
-        for old in self.whole()[:-KEPT]:
+        for old in self.complete_folders()[:-KEPT]:
             _remove(old)
 
     def remove_torn(self) -> None:
         """Remove incomplete checkpoints, which a killed process left."""
-        for path in self._all() - set(self.whole()):
+        for path in self._all_folders() - set(self.complete_folders()):
             _remove(path)
 
     def remove(self) -> None:
@@ -153,7 +157,7 @@ class Checkpoints:
 
         The folder is removed if nothing else is in it.
         """
-        for path in sorted(self._all()):
+        for path in sorted(self._all_folders()):
             _remove(path)
         folders = self.folder.iterdir() if self.folder.is_dir() else ()
         for path in sorted(folders):
@@ -255,11 +259,10 @@ class Checkpoint:
 
     @property
     def _advice(self) -> str:
-        before = [path for path in Checkpoints(self._folder.parent).whole() if path < self._folder]
-        return (
-            f"delete {self._folder} to "
-            f"{f'resume from {before[-1].name}' if before else 'start again'}"
-        )
+        complete = Checkpoints(self._folder.parent).complete_folders()
+        earlier = [folder for folder in complete if folder < self._folder]
+        what_follows = f"resume from {earlier[-1].name}" if earlier else "start again"
+        return f"delete {self._folder} to {what_follows}"
 
 
 def require_same_run(
