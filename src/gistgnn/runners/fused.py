@@ -38,13 +38,11 @@ class Fused:
 
     Args:
         otherwise: the runner of sub-GCNs that cannot be fused. Defaults to in turn, with a warning.
-
-    Attributes:
-        together: whether the sub-GCNs can be fused, once the first round has tried it.
     """
 
     def __init__(self, otherwise: Runner | None = None) -> None:
-        self.together: bool | None = None
+        # Whether the sub-GCNs can be fused. None until a round has tried it.
+        self._can_fuse: bool | None = None
         self._otherwise = otherwise
         # On a GPU the groups of the last round, as their recorded steps are used again.
         self._groups: list[Group] = []
@@ -55,22 +53,24 @@ class Fused:
         """Train the sub-GCNs of a round; see `Runner`."""
         # On a GPU a single sub-GCN gains as well, if its steps can be recorded.
         fewest = 1 if round_.device.type == "cuda" else 2
-        if len(round_.members) >= fewest and self.together is None:
+        if len(round_.members) >= fewest and self._can_fuse is None:
             sampler = sampler.for_round()
             why_not = _why_not(round_, sampler, steps, training)
-            self.together = None if why_not == NO_BATCH else why_not is None
-            if self.together is False and self._otherwise is None and len(round_.members) > 1:
+            self._can_fuse = None if why_not == NO_BATCH else why_not is None
+            if self._can_fuse is False and self._otherwise is None and len(round_.members) > 1:
                 log.warning("the sub-GCNs train in turn, not fused: %s", why_not)
-        if len(round_.members) < fewest or not self.together:
+        if len(round_.members) < fewest or not self._can_fuse:
             otherwise = self._otherwise or InTurn()
             return otherwise(round_, sampler, training, steps, seed)
         groups = self._groups_of(round_, training)
-        # Every rank draws dropout of its own.
-        stream = (round_.number, *(i for i in round_.members[:1] if i))
+        # Every rank draws dropout of its own: the key of all but rank 0 has the number of the
+        # rank's first sub-GCN.
+        first = round_.members[0]
+        key = (round_.number, first) if first else (round_.number,)
         losses = MeanLoss()
         with (
             closing(sampler.batches(steps.first, steps.count)) as batches,
-            Stream(seed, "dropout", *stream, device=next(round_.subs[0].parameters()).device),
+            Stream(seed, "dropout", *key, device=next(round_.subs[0].parameters()).device),
         ):
             for k, batch in enumerate(batches):
                 if not self._trains_on(groups[0], batch, training):
@@ -94,16 +94,16 @@ class Fused:
 
     def _groups_of(self, round_: Round, training: Training) -> "list[Group]":
         """Return the groups of a round, which are those of the last round if they fit."""
-        places = by_shape(round_.subs)
-        same_number = len(places) == len(self._groups)
+        positions_of_groups = group_by_shape(round_.subs)
+        same_number = len(positions_of_groups) == len(self._groups)
         if same_number and all(
-            group.fits(round_, members, training)
-            for group, members in zip(self._groups, places, strict=True)
+            group.fits(round_, positions, training)
+            for group, positions in zip(self._groups, positions_of_groups, strict=True)
         ):
-            for group, members in zip(self._groups, places, strict=True):
-                group.load(round_, members)
+            for group, positions in zip(self._groups, positions_of_groups, strict=True):
+                group.load(round_, positions)
             return self._groups
-        groups = [Group(round_, members, training) for members in places]
+        groups = [Group(round_, positions, training) for positions in positions_of_groups]
         if round_.device.type == "cuda":
             self._groups = groups
         return groups
@@ -139,9 +139,9 @@ class Stack:
         Dropout differs between modules.
         """
         model = self.subs[0]
-        inputs = arguments(self.subs[0], batch, nodes=nodes)
+        inputs = arguments(model, batch, nodes=nodes)
 
-        def one(
+        def run_one(
             parameters: dict[str, Tensor], buffers: dict[str, Tensor]
         ) -> tuple[Tensor, dict[str, Tensor]]:
             state = {**parameters, **buffers}
@@ -151,7 +151,7 @@ class Stack:
 
         out: Tensor
         with calling(model, batch, inputs):
-            out, self.buffers = vmap(one, randomness="different")(self.parameters, self.buffers)
+            out, self.buffers = vmap(run_one, randomness="different")(self.parameters, self.buffers)
         return inputs.chosen(out)
 
 
@@ -160,13 +160,13 @@ class Group:
 
     Args:
         round_: has the sub-GCNs.
-        places: their places in `Round.subs`.
+        positions: their positions in `Round.subs`.
         training: the settings.
     """
 
-    def __init__(self, round_: Round, places: list[int], training: Training) -> None:
+    def __init__(self, round_: Round, positions: list[int], training: Training) -> None:
         self._training = training
-        self._stack = Stack([round_.subs[k] for k in places])
+        self._stack = Stack([round_.subs[k] for k in positions])
         # All members have the widths of the first, and so the same learning rates.
         factors = round_.rate_factors(self.first, training)
         self._optimizer = training.make_optimizer(self._stack.parameters.values(), factors)
@@ -174,7 +174,7 @@ class Group:
         self._recorded: RecordedSteps | None = None
         # It has the moments of the sub-GCNs' own parameters, if they are carried.
         self._carried: Optimizer | None = None
-        self._begin(round_, places)
+        self._begin(round_, positions)
         for name, states in self._carried_states().items():
             self._optimizer.state[self._stack.parameters[name]] = states
 
@@ -188,8 +188,8 @@ class Group:
         """Whether steps are recorded, or will be once there were some."""
         return self._recorded is not None
 
-    def _begin(self, round_: Round, places: list[int]) -> None:
-        self.members = [round_.members[k] for k in places]
+    def _begin(self, round_: Round, positions: list[int]) -> None:
+        self.members = [round_.members[k] for k in positions]
         self._carried = None
         if round_.keeps_moments:
             self._carried = round_.make_optimizer(self._training, self._stack.subs)
@@ -214,19 +214,19 @@ class Group:
             }
         return states_by_name
 
-    def fits(self, round_: Round, places: list[int], training: Training) -> bool:
-        """Whether `load` can take the sub-GCNs at some places of a round."""
-        if training is not self._training or len(places) != len(self._stack.subs):
+    def fits(self, round_: Round, positions: list[int], training: Training) -> bool:
+        """Whether `load` can take the sub-GCNs at some positions of a round."""
+        if training is not self._training or len(positions) != len(self._stack.subs):
             return False
-        first = round_.subs[places[0]]
+        first = round_.subs[positions[0]]
         shapes = [parameter.shape[1:] for parameter in self._stack.parameters.values()]
         return shapes == [parameter.shape for parameter in first.parameters()]
 
-    def load(self, round_: Round, places: list[int]) -> None:
+    def load(self, round_: Round, positions: list[int]) -> None:
         """Take the values of the sub-GCNs of another round; what is recorded stays."""
-        subs = [round_.subs[k] for k in places]
+        subs = [round_.subs[k] for k in positions]
         self._stack.load(subs)
-        self._begin(round_, places)
+        self._begin(round_, positions)
         carried = self._carried_states()
         for name, parameter in self._stack.parameters.items():
             state = self._optimizer.state.get(parameter, {})
@@ -266,15 +266,18 @@ class Group:
         with self._training.autocast(batch.x.device):
             losses = loss_of(self._stack.logits(batch, batch.loss_nodes), batch, self._training)
         losses.sum().backward()
-        # This clips the gradient of every sub-GCN, as `nn.utils.clip_grad_norm_` does for one.
         if self._training.clip_norm is not None:
-            gradients = [p.grad for p in self._stack.parameters.values() if p.grad is not None]
-            squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
-            scale = (self._training.clip_norm / (squares.sum(dim=0).sqrt() + 1e-6)).clamp(max=1.0)
-            for g in gradients:
-                g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
+            self._clip_gradients(self._training.clip_norm)
         self._optimizer.step()
         return losses.detach()
+
+    def _clip_gradients(self, most: float) -> None:
+        """Clip the gradient of every sub-GCN, as `nn.utils.clip_grad_norm_` does for one."""
+        gradients = [p.grad for p in self._stack.parameters.values() if p.grad is not None]
+        squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
+        scale = (most / (squares.sum(dim=0).sqrt() + 1e-6)).clamp(max=1.0)
+        for g in gradients:
+            g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
 
     def finish(self) -> None:
         """Copy the trained tensors into the sub-GCNs, and the moments into their optimiser."""
@@ -298,8 +301,8 @@ class Group:
                             carried[tensors[name]][key] = value[i] if value.dim() else value
 
 
-def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
-    """Group the sub-GCNs by their widths; return the places of each group."""
+def group_by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
+    """Group the sub-GCNs by their widths; return the positions of each group."""
     groups: dict[tuple[torch.Size, ...], list[int]] = {}
     for i, sub in enumerate(subs):
         groups.setdefault(tuple(p.shape for p in sub.parameters()), []).append(i)
@@ -332,7 +335,7 @@ def _why_not(round_: Round, sampler: Sampler, steps: StepRange, training: Traini
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             subs = deepcopy(round_.subs)  # A call may change a module.
-            groups = [[subs[i] for i in members] for members in by_shape(subs)]
+            groups = [[subs[k] for k in positions] for positions in group_by_shape(subs)]
             for group in groups:
                 with training.autocast(device):
                     logits = Stack(group).logits(batch)

@@ -26,21 +26,22 @@ class InTurn:
         if len(round_.members) > 1:
             sampler = sampler.for_round()
         for i, sub in zip(round_.members, round_, strict=True):
+            sub_sampler = sampler.for_sub_gcn(i)
             columns = round_.input_columns(i)
-            batches_of = sampler.for_sub_gcn(i)
-            batches_of = batches_of if columns is None else batches_of.select_columns(columns)
+            if columns is not None:
+                sub_sampler = sub_sampler.select_columns(columns)
             optimizer = round_.make_optimizer(training, [sub])
             if round_.keeps_moments:
                 round_.carry(i, optimizer)
             with (
-                closing(batches_of.batches(steps.first, steps.count)) as batches,
+                closing(sub_sampler.batches(steps.first, steps.count)) as batches,
                 Stream(seed, "dropout", round_.number, i, device=next(sub.parameters()).device),
             ):
                 loss = subtrain(sub, optimizer, batches, training, steps)
             if loss is not None:
                 numbers[i] = {"loss": float(loss)}
                 if not math.isfinite(float(loss)):
-                    break
+                    break  # The round is refused when it is merged.
         return numbers
 
 
@@ -51,21 +52,16 @@ class BatchByBatch:
     for bit. This saves time where a batch costs as much as a narrow step. The gradients and moments
     of all sub-GCNs are in memory at once, but the activations of one alone.
 
-    Attributes:
-        together: whether the last round trained so. The sub-GCNs train in turn where Θ streams,
-            batches are independent or input features are partitioned.
+    The sub-GCNs train in turn where Θ streams, batches are independent or input features are
+    partitioned.
     """
-
-    def __init__(self) -> None:
-        self.together = True
 
     def __call__(
         self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int
     ) -> Numbers:
-        shares_batches = sampler.for_sub_gcn(0) is sampler
-        shares_inputs = not round_.members or round_.input_columns(0) is None
-        self.together = not round_.streams and shares_batches and shares_inputs
-        if not self.together or len(round_.members) < 2:
+        """Train the sub-GCNs of a round; see `Runner`."""
+        share_batches = sampler.for_sub_gcn(0) is sampler and round_.input_columns(0) is None
+        if round_.streams or not share_batches or len(round_.members) < 2:
             return InTurn()(round_, sampler, training, steps, seed)
         subs = round_.subs
         optimizers = make_optimizers(round_, training)
