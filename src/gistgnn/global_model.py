@@ -440,7 +440,7 @@ class GlobalModel:
         if i not in self._modules or self._modules[i][0] != widths:
             self._modules[i] = (
                 widths,
-                replace(self.full_spec, widths=widths).from_seed().to(self.device),
+                replace(self.full_spec, widths=widths).construct().to(self.device),
             )
         return self._modules[i][1]
 

@@ -214,7 +214,7 @@ def _pair(build: Build, layout: Layout, split: frozenset[int], narrow: Instance)
     check_sizes(module, layout, features)
     pair = _Pair(narrow, Instance(module, narrow.batch, features), layout, split)
     with users_code(f"the model cannot be tried at widths {layout.widths(features)}"):
-        pair.full.output(pair.copies, pair.x)
+        _ = pair.output_of_copies  # The model is run here for the first time.
     return pair
 
 

@@ -298,7 +298,7 @@ class InMemory:
 
     def model(self, spec: ModelSpec, *, best: bool) -> nn.Module:
         """A new full model with a copy of the values; see `Theta.full_model`."""
-        return self._fill_module(spec.from_seed().to(self.device), best=best)
+        return self._fill_module(spec.construct().to(self.device), best=best)
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
         """The full model with a copy of the values.

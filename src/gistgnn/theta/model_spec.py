@@ -37,13 +37,17 @@ class ModelSpec:
     # How the initial values are scaled. None leaves them as `build` makes them.
     width_scaling: WidthScaling | None = None
 
-    def from_seed(self) -> nn.Module:
-        """Build the model with its initial parameters, on the host.
+    def construct(self) -> nn.Module:
+        """Build the model, on the host, for other values than its own.
 
         Torch's own random stream does not move.
         """
         with Stream(self.seed, "parameters"):
-            model = construct(self.build, self.widths, shared=self.layout.shared)
+            return construct(self.build, self.widths, shared=self.layout.shared)
+
+    def from_seed(self) -> nn.Module:
+        """Build the model with its initial parameters, on the host."""
+        model = self.construct()
         return model if self.width_scaling is None else self.width_scaling.scale(model)
 
     def initial_tensors(self) -> dict[str, Tensor]:
