@@ -127,14 +127,18 @@ class Graph:
         masks = checks.check_splits(
             {"train": train, "val": val, "test": test}, labels, partial=partial
         )
-        facts: dict[str, Any] = {
-            "num_classes": classes,
-            "name": name,
-            "regression": regression,
-            **masks,
-            **data,
-        }
-        return cls(features, edges, labels, class_names=names, **facts).to(features.device)
+        device = features.device
+        by_name: dict[str, Any] = {key: tensor.to(device) for key, tensor in (masks | data).items()}
+        return cls(
+            features,
+            edges.to(device),
+            labels.to(device),
+            num_classes=classes,
+            name=name,
+            regression=regression,
+            class_names=names,
+            **by_name,
+        )
 
     @classmethod
     def from_pyg(
