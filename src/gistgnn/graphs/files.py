@@ -27,6 +27,7 @@ from gistgnn.graphs.checks import (
     check_features,
     check_room,
     check_table,
+    dense,
     edges_of_adj_t,
     naming,
 )
@@ -339,7 +340,9 @@ def save_file(graph: Graph, path: str | Path) -> None:
             f"{path}: the graph is one of a regression; expected classes or labels: keep it as a "
             "Data"
         )
-    arrays = {key: getattr(graph, key).cpu().numpy() for key in (*_KEYS, *graph.edge_data)}
+    tensors = {key: getattr(graph, key) for key in (*_KEYS, *graph.edge_data)}
+    tensors["x"] = dense(graph.x)
+    arrays = {key: tensor.cpu().numpy() for key, tensor in tensors.items()}
     if graph.class_names:
         arrays["y"] = np.array([*graph.class_names, ""])[arrays["y"]]  # -1 is the last
     with replacing(path) as temporary:
