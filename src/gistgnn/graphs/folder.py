@@ -87,9 +87,10 @@ class Manifest(msgspec.Struct, frozen=True):
         return manifest
 
 
-# The arrays that all graphs have, and those that some have.
+# The arrays that all graphs have, those on nodes that some have, and all that some have.
 _NEEDED = {"rowptr", "col", "x", "y", "split"}
-_OPTIONAL = {*EDGE_DATA, "node", "cluster_ptr", "id"}
+_OF_NODES = ("node", "cluster_ptr", "id")
+_OPTIONAL = {*EDGE_DATA, *_OF_NODES}
 
 
 def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
@@ -286,12 +287,18 @@ def write_array(folder: Path, name: str, values: Array) -> ArrayEntry:
 
 
 def write_graph(graph: Graph, folder: Path) -> None:
-    """Write a graph in memory, with its manifest, into a folder that is empty."""
+    """Write a graph, with its manifest, into a folder that is empty.
+
+    Of a graph that is in a folder itself, the clusters and the ids of the nodes are written too.
+    """
     graph = graph.to("cpu")
     split = sum(
         number * getattr(graph, name).numpy().astype(np.uint8) for name, number in SPLITS.items()
     )
     tensors = {"rowptr": graph.edges.rowptr.long(), "col": graph.edges.col.int(), **graph.edge_data}
+    if graph.folder is not None:
+        _, stored = open_arrays(graph.folder)
+        tensors |= {name: stored[name] for name in _OF_NODES if name in stored}
     values = {name: tensor.numpy() for name, tensor in tensors.items()}
     values |= {"x": dense(graph.x).numpy(), "y": graph.y.numpy(), "split": split}
     arrays = {name: write_array(folder, name, value) for name, value in values.items()}
