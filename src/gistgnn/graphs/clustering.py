@@ -275,18 +275,18 @@ def entropy_share(
 ) -> float | None:
     """Return the mean entropy of the labels in batches, over that of as many random nodes.
 
-    A batch has ``per_batch`` clusters. ``y`` has class indices [N], or targets [N, K] of several
-    labels. For other targets the share is None. ``train`` has the numbers of the training nodes,
+    A batch has ``per_batch`` clusters. ``y`` has class indices [N], or several labels [N, K] of 0
+    and 1. For other targets the share is None. ``train`` has the numbers of the training nodes,
     ``assignment`` the cluster of every node: [N].
     """
     labels = y[train].cpu()
-    if labels.is_floating_point() and labels.dim() == 1:
+    if labels.dim() == 1 and not labels.is_floating_point():
+        rows = np.arange(len(labels))
+        columns = labels.numpy()
+    elif labels.dim() == 2 and bool(((labels == 0) | (labels == 1)).all()):
+        rows, columns = labels.nonzero().T.numpy()
+    else:  # a regression
         return None
-    rows, columns = (
-        labels.nonzero().T.numpy()
-        if labels.dim() == 2
-        else (np.arange(len(labels)), labels.numpy())
-    )
     ones = np.ones(len(rows), np.float32)
     labels_of_node = sp.csr_matrix(
         (ones, (rows, columns)), (len(labels), int(columns.max(initial=0)) + 1)
