@@ -311,6 +311,10 @@ DOUBTS: list[tuple[dict[str, Any], str]] = [
         "y has a mean of 1004 and a deviation of 2.582, which takes long",
     ),
     (
+        {"y": torch.stack([AT.float(), 1000 + AT.float()], dim=1), "regression": True},
+        "y[:, 1] has a mean of 1004 and a deviation of 2.582, which takes long",
+    ),
+    (
         {"y": torch.where(CLASSES == 2, 9, CLASSES)},
         "no node has class 2, 3, 4, 5, 6, ...: the model",
     ),
