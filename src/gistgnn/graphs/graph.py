@@ -158,16 +158,11 @@ class Graph:
                 values["edge_weight"] = weights
         needed = DATA_KEYS[:3] if partial else DATA_KEYS[:5]
         if missing := [key for key in needed if values[key] is None]:
-            advice = (
-                "for links see examples/link_prediction.py"
-                if "edge_label" in data
-                else "set them on it"
-            )
-            advice += (
-                ", as torch_geometric.transforms.RandomNodeSplit() does"
-                if missing[-1] == "val_mask"
-                else ""
-            )
+            advice = "set them on it"
+            if "edge_label" in data:
+                advice = "for links see examples/link_prediction.py"
+            if "val_mask" in missing:
+                advice += ", as torch_geometric.transforms.RandomNodeSplit() does"
             raise InputError(
                 f"the Data has no {', '.join(missing)}; expected all of {', '.join(needed)}: "
                 f"{advice}"
