@@ -69,6 +69,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "y[1] is not finite, but train holds node 1: take it",
     ),
     ({"y": [3] * 6}, "y holds only the label 3; expected at least 2 classes"),
+    ({"y": ["a"] * 6}, "y holds only the class 'a'; expected at least 2 classes"),
     ({"y": [-1] * 6}, "y holds no label but -1 (unlabelled); expected at least 2 classes"),
     ({"y": [0] * 6, "num_classes": 1}, "num_classes is 1, expected an integer >= 2"),
     ({"y": put(MULTI, (4, 2), 2)}, "y[4, 2] is 2.0; expected 0 or 1"),

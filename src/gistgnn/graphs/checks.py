@@ -358,6 +358,8 @@ def class_numbers(texts: Iterable[str]) -> dict[str, int]:
         check_name("the name of a class in y", name)
         if printable(name) != name:
             raise InputError(f"y holds the class {name!r}; expected characters that can be printed")
+    if len(names) == 1:
+        raise InputError(f"y holds only the class {names[0]!r}; expected at least 2 classes")
     return {name: number for number, name in enumerate(names)}
 
 
