@@ -46,7 +46,8 @@ _BLOCKS = 64  # of a graph, at least
 _NODE = 24
 _PAIR = 90
 _BLOCK_BYTES = 2**27
-# A score has these bits below the number of edges; a block has fewer than 2^22 edges.
+# A score has these bits below the number of edges. A block has fewer than 2^22 edges, but that of a
+# hub with more, which may go to a cluster that is not the best one.
 _PLACE = 22
 _RANDOM = 18
 # So many nodes' places in `col` are looked at at once. Another number would change the clusters.
