@@ -1,6 +1,7 @@
 """What is estimated, beside what runs have; and how estimates grow."""
 
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -432,3 +433,24 @@ def test_the_product_of_the_whole_graph_counts_where_batches_use_it() -> None:
         for precompute in (True, False)
     )
     assert with_product > without + 30 * dense.edges
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"classes": 1}, {"edges": 1}, {"nodes": 3, "edges": 2, "train": 1}],
+    ids=["a regression of one number", "one edge", "three nodes"],
+)
+def test_small_graphs_and_regressions_are_timed(changes: dict[str, int]) -> None:
+    sizes = replace(SIZES, **changes)
+    timed = make_plan(config(m=1), sizes, AMPLE, [1], ["memory"]).options[0]
+    assert timed.total > 0
+
+
+def test_what_the_user_has_silenced_stays_silent() -> None:
+    former = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        make_plan(config(m=1), SIZES, AMPLE, [1], ["memory"])
+        assert logging.root.manager.disable == logging.ERROR
+    finally:
+        logging.disable(former)

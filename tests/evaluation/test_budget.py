@@ -6,9 +6,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.evaluation.budget import Budget, layer_costs, least_bytes, plan_layers
+from gistgnn.evaluation.budget import (
+    Budget,
+    layer_costs,
+    least_bytes,
+    plan_layers,
+    whole_graph_bytes,
+)
 from gistgnn.graphs.csr import row_chunks
 from gistgnn.nn import MODELS
+from gistgnn.sampling import Batch, forward
+from gistgnn.utils.process_memory import PeakBytes
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples, widths
 
@@ -102,3 +110,17 @@ def test_the_budget_is_kept(name: str, share: float) -> None:
     assert how.startswith("layers True")
     assert int(grown) < budget + 2**25
     assert int(whole.split()[0]) > (share + 1.5) * one_layer
+
+
+@pytest.mark.parametrize("name", ["gcn", "graphsage", "gin"])
+@pytest.mark.parametrize("width", [4, 128])
+def test_the_first_pass_over_the_whole_graph_fits_the_estimate(name: str, width: int) -> None:
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(2000, 128, generator=rng)
+    edge_index = torch.randint(2000, (2, 6000), generator=rng)
+    batch = Batch(x, edge_index, torch.zeros(2000, dtype=torch.long), torch.arange(0))
+    model = MODELS[name](128, (width, width), 4).eval()
+    estimated = whole_graph_bytes(model, batch)
+    with torch.no_grad(), PeakBytes() as counted:
+        forward(model, batch)
+    assert counted.peak <= estimated < 2.2 * counted.peak

@@ -89,6 +89,14 @@ LINES = [
         "node,label,f0,f1,f2,split",
         "no column y; expected y, split, and features: rename the one of label",
     ),
+    (
+        "nodes",
+        1,
+        "node,y,f0,f1,f2,part",
+        "no column split; expected y, split, and features: rename the one of part, f0, f1, f2 that "
+        "has it, or add a column split with train, val, test or nothing for every node",
+    ),
+    ("nodes", 1, "node,y,,,,", "no column split; expected y, split, and features: add a column"),
 ]
 
 
@@ -147,7 +155,9 @@ ROWS: list[tuple[str, list[Any], str]] = [
     ("y", [0, None, 1], "val holds 1 unlabelled nodes (y = -1), the first is node 1"),
     ("split", ["train", "val", "tset"], "split of node 2 is 'tset'"),
     ("x", [[1.0], [2.0, 3.0], [4.0]], "x has lists of different lengths"),
-    ("x", [[1.0], [None], [4.0]], "x of node 0 is missing"),
+    ("x", [[1.0], [None], [4.0]], "x of node 1 is missing"),
+    ("x", [[1.0, 2.0], [4.0, 5.0], [3.0, None]], "x of node 2 is missing"),
+    ("x", [[1.0], None, [4.0]], "x of node 1 is missing"),
 ]
 
 

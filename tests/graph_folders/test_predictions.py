@@ -195,6 +195,8 @@ def test_nodes_keep_the_ids_of_the_tables(tmp_path: Path) -> None:
     succeeds(
         "partition", "--dataset", tmp_path / "people", "--clusters", 5, "--out", tmp_path / "cut"
     )
+    for name in ("people", "cut"):
+        succeeds("convert", tmp_path / name, tmp_path / f"{name} again", "--undirected")
     succeeds("train", "--dataset", tmp_path / "people", *TRAIN, "--out", tmp_path / "run")
     assert json.loads((tmp_path / "run" / "result.json").read_text())["graph"]["name"] == "people"
     found = {}
@@ -214,3 +216,12 @@ def test_nodes_keep_the_ids_of_the_tables(tmp_path: Path) -> None:
     assert all(
         len({rows["class"] for rows in same}) == 1 for same in zip(*found.values(), strict=True)
     )
+    # Folders that are made of these, with other edges.
+    of_node = {}
+    for name in ("people again", "cut again"):
+        dataset = ("--dataset", tmp_path / name)
+        succeeds("predict", tmp_path / "run", *dataset, "--output", tmp_path / "p.csv")
+        of_node[name] = {row["node"]: row["class"] for row in rows_of(tmp_path / "p.csv")}
+        assert list(of_node[name]) == ids
+    assert of_node["people again"] == of_node["cut again"]
+    assert len(load(tmp_path / "cut again").cluster_ptr) == 6

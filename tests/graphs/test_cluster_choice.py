@@ -86,6 +86,8 @@ def test_the_entropy_of_batches_as_a_share_of_that_of_random_nodes() -> None:
     several = torch.nn.functional.one_hot(IN_ORDER).float()
     assert entropy_share(several, train, blocks, 1, 0) == pytest.approx(share)
     assert entropy_share(IN_ORDER.float(), train, blocks, 1, 0) is None  # a regression
+    two_targets = torch.stack([IN_ORDER, IN_ORDER % 2], dim=1).float()
+    assert entropy_share(two_targets, train, blocks, 1, 0) is None
     assert entropy_share(IN_ORDER * 0, train, blocks, 1, 0) is None  # one class
 
 

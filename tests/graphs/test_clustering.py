@@ -67,7 +67,8 @@ def test_every_node_is_in_one_cluster(quick_metis: None, data: st.DataObject) ->
     assert len(dealt) == count
     assert dealt.sizes.max() - dealt.sizes.min() <= 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streaming, "_EDGES", (data.draw(st.integers(1, 8)), 8))
+        patch.setattr(streaming, "_FEWEST_EDGES", data.draw(st.integers(1, 8)))
+        patch.setattr(streaming, "_MOST_EDGES", 8)
         streamed = cluster(graph, nodes, count, "stream", seed)
     split = cluster(graph, nodes, count, "split", seed)
     check(split, nodes)

@@ -21,6 +21,7 @@ from gistgnn.graphs.doubts import note_doubts
 from gistgnn.nn import GCN, GNN, GraphSAGE
 from tests.helpers.edges import edge_graph
 from tests.helpers.logs import logged
+from tests.helpers.pretended_gpu import pretended_gpu
 from tests.helpers.refusals import refused
 
 from .samples import arguments, as_data, graphs
@@ -68,6 +69,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "y[1] is not finite, but train holds node 1: take it",
     ),
     ({"y": [3] * 6}, "y holds only the label 3; expected at least 2 classes"),
+    ({"y": ["a"] * 6}, "y holds only the class 'a'; expected at least 2 classes"),
     ({"y": [-1] * 6}, "y holds no label but -1 (unlabelled); expected at least 2 classes"),
     ({"y": [0] * 6, "num_classes": 1}, "num_classes is 1, expected an integer >= 2"),
     ({"y": put(MULTI, (4, 2), 2)}, "y[4, 2] is 2.0; expected 0 or 1"),
@@ -310,6 +312,10 @@ DOUBTS: list[tuple[dict[str, Any], str]] = [
         "y has a mean of 1004 and a deviation of 2.582, which takes long",
     ),
     (
+        {"y": torch.stack([AT.float(), 1000 + AT.float()], dim=1), "regression": True},
+        "y[:, 1] has a mean of 1004 and a deviation of 2.582, which takes long",
+    ),
+    (
         {"y": torch.where(CLASSES == 2, 9, CLASSES)},
         "no node has class 2, 3, 4, 5, 6, ...: the model",
     ),
@@ -369,11 +375,38 @@ def test_columns_that_may_not_be_features(column: Any, note: str) -> None:
     ring = [range(20), [*range(1, 20), 0]]
     valid = {"edge_index": ring, "y": [0, 1] * 10, "train": range(9), "val": [9]}
     forms: list[Any] = [x, torch.from_numpy(x), x.tolist()]
-    forms += [x.astype(np.int64)] if column.dtype == np.int64 else []
+    if column.dtype == np.int64:
+        forms.append(x.astype(np.int64))
+        if column.max() < 2**31:
+            forms.append(torch.from_numpy(x.astype(np.int32)))
     for form in forms:
         with logged(logging.WARNING) as notes:
             Graph.build(form, **valid)
         assert [note in text for text in notes] == [True] * bool(note), notes
+
+
+def test_an_infinite_value_behind_rows_that_are_numbered_is_refused() -> None:
+    # So many columns that not all rows are looked at first.
+    nodes = 2000
+    x = torch.zeros(nodes, 5000)
+    x[:, 0] = torch.from_numpy(np.random.default_rng(0).permutation(nodes))
+    x[1900, 0] = math.inf
+    with refused("x[1900, 0] is inf; expected finite float32 values"):
+        Graph.build(x, [[0], [1]], [0, 1] * 1000, train=[0], val=[1])
+
+
+def test_all_tensors_are_where_the_features_are() -> None:
+    values = {key: torch.as_tensor(value) for key, value in arguments().items()}
+    values["edge_weight"] = torch.ones(EDGES)
+    expected = Graph.build(**values)
+    with pretended_gpu():
+        for elsewhere in ("x", "edge_index", "y", "edge_weight", "train"):
+            mixed = {key: value.to("cuda:0") for key, value in values.items()}
+            mixed[elsewhere] = values[elsewhere]
+            graph = Graph.build(**mixed)
+            tensors = [*graph.tensors.values(), graph.edges.rowptr, graph.edges.col]
+            assert {tensor.device for tensor in tensors} == {graph.x.device}, elsewhere
+            assert graph.to("cpu").digests() == expected.digests()
 
 
 @pytest.mark.parametrize(("offset", "said"), [(1e9, True), (1e6, False), (0.1, False)])

@@ -20,7 +20,7 @@ from torch_geometric.data import Data, HeteroData, InMemoryDataset
 from torch_geometric.transforms import ToSparseTensor
 
 from gistgnn.cli.options import GRAPH_FILES
-from gistgnn.graphs import Graph, from_hetero, load_file, load_nodes, save_file
+from gistgnn.graphs import Graph, from_hetero, load, load_file, load_nodes, save_file
 from gistgnn.graphs.files import FORMATS
 from tests.helpers.edges import edge_graph
 from tests.helpers.refusals import refused
@@ -112,6 +112,11 @@ def test_nodes_alone_need_no_labels(tmp_path: Path, suffix: str) -> None:
 def test_wrong_values_name_the_file(tmp_path: Path) -> None:
     with refused("graph.csv", "gistgnn convert"):
         load_file(tmp_path / "graph.csv")
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    (tables / "links.parquet").touch()
+    with refused("tables holds tables", f"convert {tables}/edges.parquet", "nodes.parquet`"):
+        load(tables)
     npz(tmp_path / "g.npz", val=np.array([1, 2]), train=np.array([0, 1]))
     refuses(tmp_path / "g.npz", "train and val share 1 nodes")
     without_store = as_data(SMALL)

@@ -18,7 +18,7 @@ from torch_geometric.nn import GCNConv
 from gistgnn import GIST
 from gistgnn.evaluation import Evaluation, evaluate
 from gistgnn.graphs import Graph
-from gistgnn.graphs.files import load_file
+from gistgnn.graphs.files import load_file, save_file
 from gistgnn.graphs.folder import load_folder, write_graph
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN, GraphSAGE
@@ -260,3 +260,5 @@ def test_files_and_folders(tmp_path: Path) -> None:
     folder.mkdir()
     write_graph(graph, folder)
     assert torch.equal(load_folder(folder).x, words())
+    save_file(graph, tmp_path / "g.npz")
+    assert torch.equal(load_file(tmp_path / "g.npz").x, words())

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gistgnn import theory
-from gistgnn.theory.assumptions import degree_balance, smallest_angle
+from gistgnn.graphs import Graph
+from gistgnn.theory.assumptions import degree_balance, nearest_nodes, smallest_angle
 from gistgnn.theory.problem import aggregation, gram, kernel, limit_gram, output_gram, secant_kernel
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
@@ -194,3 +195,19 @@ def test_a_step_changes_the_output_by_its_secant_kernel_exactly() -> None:
         torch.testing.assert_close(
             secant_kernel(p, weights[0], weights[0], d_1), kernel(p, weights[0], d_1)
         )
+
+
+def test_sparse_features_of_the_nearest_nodes() -> None:
+    rng = torch.Generator().manual_seed(0)
+    x = torch.eye(30, 50)
+    one, other = torch.randint(30, (2, 60), generator=rng)
+    edge_index = torch.stack([torch.cat([one, other]), torch.cat([other, one])])
+    splits = {"train": [0, 1], "val": [2]}
+    graphs = [
+        Graph.build(features, edge_index, torch.arange(30) % 2, **splits)
+        for features in (x, x.to_sparse_csr())
+    ]
+    assert graphs[1].x.layout is torch.sparse_csr
+    dense, sparse = (theory.Problem.from_graph(nearest_nodes(graph, 12)) for graph in graphs)
+    assert torch.equal(sparse.x, dense.x)
+    assert torch.equal(sparse.edge_index, dense.edge_index)

@@ -75,7 +75,7 @@ class Resources:
         is_beyond_limit = memory is not None and started and limit is not None and memory > host
         if memory is None or is_beyond_limit:
             return cls(host, None, disk, base, ranks, local, limit)
-        return cls(memory or host, None, disk, base, ranks, local)
+        return cls(memory, None, disk, base, ranks, local)
 
     @property
     def host_limit(self) -> str:

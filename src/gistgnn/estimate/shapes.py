@@ -135,7 +135,8 @@ class RunShape:
 
         These are the features that its gradient needs, and the gradient.
         """
-        # Layer l keeps a·n·d_l numbers; while the gradient passes it, it takes b·n·d_l more.
+        # Of every node and feature, a layer keeps `of_a_layer` numbers until the gradient has
+        # passed it; while the gradient passes, it takes `factors.passing` more.
         factors = self.factors
         batch = self.expected
         layers = self.config.model.layers

@@ -163,11 +163,13 @@ def _train(config: RunConfig, sizes: GraphSizes) -> dict[str, float]:
             first.update(run.progress.seconds)
 
     callback = SimpleNamespace(on_round_end=on_round_end)
-    logging.disable(logging.WARNING)  # Such as the note that most parameters are not trained.
+    disabled = logging.root.manager.disable  # By the user.
+    # No warnings, such as the note that most parameters are not trained.
+    logging.disable(max(logging.WARNING, disabled))
     try:
         result = config.fit(gist, graph, progress=False, callbacks=[callback])
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(disabled)
     last = result.progress.seconds
     activities = ("take", "train", "merge", "evaluate")
     return {name: (last[name] - first[name]) / (_ROUNDS - 1) for name in activities}
@@ -177,9 +179,19 @@ def _random_graph(sizes: GraphSizes) -> Graph:
     rng = torch.Generator().manual_seed(0)
     shape = sizes.nodes, sizes.features
     x = torch.randn(shape, generator=rng) * (torch.rand(shape, generator=rng) < sizes.nonzero)
-    y = torch.randint(max(sizes.classes, 1), (sizes.nodes,), generator=rng)
+    y = torch.randint(sizes.classes, (sizes.nodes,), generator=rng)
+    is_regression = sizes.classes == 1 and not sizes.multi_label  # of one number
     if sizes.multi_label:
         y = torch.nn.functional.one_hot(y, sizes.classes).float()
-    edges = torch.randint(sizes.nodes, (2, sizes.edges), generator=rng)
-    train = torch.arange(2, sizes.nodes)
-    return Graph.build(x, edges, y, train=train, val=[0], test=[1], num_classes=sizes.classes)
+    elif is_regression:
+        y = torch.randn(sizes.nodes, generator=rng)
+    edges = torch.randint(sizes.nodes, (2, max(sizes.edges, 1)), generator=rng)
+    return Graph.build(
+        x,
+        edges,
+        y,
+        train=torch.arange(2, sizes.nodes),
+        val=[0, 1],  # R² needs two
+        num_classes=sizes.classes,
+        regression=is_regression,
+    )

@@ -10,6 +10,7 @@ from torch import nn
 
 from gistgnn.errors import InputError
 from gistgnn.nn import Adjacency
+from gistgnn.nn.convolutions import SAGELayer
 from gistgnn.nn.gat import AttentionLayer
 from gistgnn.nn.gnn import GNN, Layer, Propagation, as_gnn, is_ours, propagates_features
 from gistgnn.nn.scaling import scales_input
@@ -320,7 +321,10 @@ def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
         )
     resident = operators + graph.nodes * graph.size * gnn.out_features
     if keeps_product and not graph.has_product(cast(Propagation, first)):
-        resident += graph.nodes * graph.features * graph.size
+        product = graph.nodes * graph.features * graph.size
+        resident += product
+        if type(first) is SAGELayer:  # It joins x and Ā x, as [N, 2F], while Ā x is there.
+            preparing = max(preparing, operators + 3 * product)
     if scales_input(model):
         resident += graph.nodes * graph.features * graph.size
     return max(preparing, resident + most)

@@ -15,6 +15,10 @@ __all__ = [
     "GraphSizes",
     "Standardisation",
     "find",
+    "from_hetero",
     "is_file",
+    "load",
+    "load_file",
+    "load_nodes",
+    "save_file",
 ]
-__all__ += ["from_hetero", "load", "load_file", "load_nodes", "save_file"]

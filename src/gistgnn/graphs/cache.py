@@ -78,7 +78,7 @@ def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
     if (folder := cache_folder()) is None:
         return build()
     digest = hashlib.sha256(f"folder 3 {key}".encode()).hexdigest()[:16]
-    path = folder / f"{name.replace(':', '-')}-{digest}"  # Windows allows no colons in file names
+    path = folder / f"{_file_name(name)}-{digest}"
     with contextlib.suppress(InputError, OSError):  # damaged, or missing
         verify(path)
         return replace(load_folder(path, in_memory=True), name=name)
@@ -86,7 +86,7 @@ def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
     with contextlib.suppress(OSError, InputError):
         for old in _cached_graphs(folder):
             # A graph of the same name is of other raw files, or damaged.
-            if old.name[:-17] == path.name[:-17]:
+            if _without_digest(old) == _file_name(name):
                 shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(path, ignore_errors=True)
         with whole_folder(path) as made:
@@ -137,8 +137,8 @@ def derived(
     with waiting_lock(folder / ".gistgnn-derived.lock"):  # another process may compute the same
         if (array := _kept_array(folder, kind, facts, shape)) is not None:
             return array
-        unnamed = folder / f"{_name(kind, facts)}.npy"
-        with replacing(unnamed) as unfinished:
+        without_digest = folder / f"{_name(kind, facts)}.npy"  # of its content, not known yet
+        with replacing(without_digest) as unfinished:
             values = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
             # When the disk is full, writing to a mapped page would end the process.
             if hasattr(os, "posix_fallocate"):
@@ -146,9 +146,9 @@ def derived(
                     os.posix_fallocate(file.fileno(), 0, unfinished.stat().st_size)
             fill(values)
             values.flush()
-        path = folder / f"{_name(kind, facts)}-{file_digest(unnamed)}.npy"
+        path = folder / f"{_name(kind, facts)}-{file_digest(without_digest)}.npy"
         with writing(path):
-            unnamed.rename(path)
+            without_digest.rename(path)
         array = _opened(path, shape)
         same_kind = [other for other in derived_files(folder) if _kind_of(other) == kind]
         for old in sorted(same_kind, key=_last_use)[:-KEPT_OF_A_KIND]:
@@ -285,7 +285,7 @@ def kept_for(graph: Graph) -> list[KeptFile]:
         files += [
             _described(path)
             for path in _cached_graphs(cache)
-            if path.name[:-17] == graph.name.replace(":", "-")
+            if _without_digest(path) == _file_name(graph.name)
         ]
     return files
 
@@ -310,7 +310,18 @@ def remove_kept(file: KeptFile) -> bool:
     return not file.path.exists()
 
 
+def _file_name(graph: str) -> str:
+    """Return a graph's name as a part of a file's name; Windows allows no colons there."""
+    return graph.replace(":", "-")
+
+
+def _without_digest(cached_graph: Path) -> str:
+    """Return the name of a graph's folder in the cache without the digest at its end."""
+    return cached_graph.name.rpartition("-")[0]
+
+
 def _cached_graphs(cache: Path) -> list[Path]:
+    """Return the folders of the graphs in the user's cache."""
     return sorted(path.parent for path in cache.glob(f"*-{'[0-9a-f]' * 16}/{MANIFEST}"))
 
 

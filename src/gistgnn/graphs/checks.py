@@ -27,6 +27,7 @@ from gistgnn.graphs.features import (
     nonzero_share,
     places_of,
 )
+from gistgnn.graphs.tables import SUFFIXES
 from gistgnn.utils.checks import check_count, check_name
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes, of_the_limit
@@ -71,12 +72,18 @@ def check_room(needed: int, subject: str = "") -> None:
 
 def check_table(path: Path) -> None:
     """Refuse a table, or a folder of tables, and say how to make a graph of it."""
-    is_table = path.name.lower().endswith((".csv", ".csv.gz", ".parquet"))
-    if is_table or any(path.glob("*.csv*")):
-        edges, folder = (path, path.parent) if is_table else (path / "edges.csv", path)
-        made = f"gistgnn convert {edges} FOLDER --nodes {folder / 'nodes.csv'}"
-        fault = "is a table" if is_table else "holds tables"
-        raise InputError(f"{path} {fault}: make a graph by `{made}`, and give that FOLDER")
+    suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
+    if suffix is not None:
+        fault = "is a table"
+        edges = path
+    else:
+        suffix = next((suffix for suffix in SUFFIXES if any(path.glob(f"*{suffix}"))), None)
+        if suffix is None:
+            return
+        fault = "holds tables"
+        edges = path / f"edges{suffix}"
+    command = f"gistgnn convert {edges} FOLDER --nodes {edges.with_name(f'nodes{suffix}')}"
+    raise InputError(f"{path} {fault}: make a graph by `{command}`, and give that FOLDER")
 
 
 def to_tensor(value: ArrayLike, name: str) -> Tensor:
@@ -351,6 +358,8 @@ def class_numbers(texts: Iterable[str]) -> dict[str, int]:
         check_name("the name of a class in y", name)
         if printable(name) != name:
             raise InputError(f"y holds the class {name!r}; expected characters that can be printed")
+    if len(names) == 1:
+        raise InputError(f"y holds only the class {names[0]!r}; expected at least 2 classes")
     return {name: number for number, name in enumerate(names)}
 
 

@@ -130,7 +130,7 @@ def cluster(
     if method == "split":
         method = "metis"
     cut = partial(_by_metis if method == "metis" else stream_clusters, edges, count, seed)
-    part, path = _kept(edges, [_VERSION, method, count, seed], num_nodes, count, cut)
+    part, path = _read_or_cut(edges, [_VERSION, method, count, seed], count, cut)
     return clusters_of_parts(part, count, path)
 
 
@@ -155,7 +155,7 @@ def _split(edges: CSR, coarse: Clusters, count: int) -> Part:
     sorted_nodes = np.lexsort((place_of_node, cluster_of))
 
     sizes = coarse.sizes.numpy()
-    pieces = _shares(sizes, count)
+    pieces = _pieces_of(sizes, count)
     first_node = np.concatenate([[0], sizes.cumsum()[:-1]]).repeat(sizes)
     first_piece = np.concatenate([[0], pieces.cumsum()[:-1]]).repeat(sizes)
     piece = (np.arange(nodes) - first_node) * pieces.repeat(sizes) // sizes.repeat(sizes)
@@ -164,16 +164,16 @@ def _split(edges: CSR, coarse: Clusters, count: int) -> Part:
     return part
 
 
-def _shares(sizes: Part, count: int) -> Part:
+def _pieces_of(sizes: Part, count: int) -> Part:
     """Return into how many pieces each cluster is split, at least one.
 
     There are `count` pieces, of about equal sizes.
     """
-    shares = count * sizes / sizes.sum()
-    pieces = np.maximum(np.floor(shares), 1).astype(np.int64)
+    exact = count * sizes / sizes.sum()
+    pieces = np.maximum(np.floor(exact), 1).astype(np.int64)
     while (missing := count - int(pieces.sum())) != 0:
         if missing > 0:  # the clusters that lack most get one more
-            pieces[np.argsort(pieces - shares, kind="stable")[:missing]] += 1
+            pieces[np.argsort(pieces - exact, kind="stable")[:missing]] += 1
         else:
             pieces[np.argmax(pieces)] -= 1
     return pieces
@@ -183,7 +183,7 @@ def _by_metis(edges: CSR, count: int, seed: int) -> Part:
     targets = edges.targets()
     nodes = edges.num_nodes
     keep = edges.col != targets  # no self-loops
-    ends = targets[keep].numpy(), edges.col[keep].numpy()
+    ends = (targets[keep].numpy(), edges.col[keep].numpy())
     structure = sp.csr_matrix((np.ones(len(ends[0]), bool), ends), (nodes, nodes))
     structure.sum_duplicates()  # this sorts the entries as well
     structure = structure + structure.T.tocsr()
@@ -202,17 +202,19 @@ def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clust
     """
     sizes = np.bincount(part)
     ptr = np.concatenate([[0], sizes[sizes > 0].cumsum()])
-    if (made := len(ptr) - 1) < count:
-        log.warning("%d of the %d clusters are empty; they are dropped", count - made, count)
+    empty = count - (len(ptr) - 1)
+    if empty:
+        log.warning("%d of the %d clusters are empty; they are dropped", empty, count)
     return Clusters(torch.from_numpy(part.argsort(kind="stable")), torch.from_numpy(ptr), path)
 
 
-def _kept(
-    edges: CSR, settings: list[Any], nodes: int, count: int, cut: Callable[[], Part]
+def _read_or_cut(
+    edges: CSR, settings: list[Any], count: int, cut: Callable[[], Part]
 ) -> tuple[Part, Path | None]:
-    """Return what ``cut`` returns, and its file, from the cache if it is there.
+    """Return the parts of all nodes, and their file in the cache.
 
-    The edges and the settings decide it.
+    They are read from the cache. Where it lacks them, ``cut`` makes them; the file is None if it
+    cannot be written. The edges and the settings decide the parts.
     """
     if (folder := cache_folder()) is None:
         return cut(), None
@@ -221,7 +223,7 @@ def _kept(
     try:
         with np.load(path) as arrays:
             part = arrays["part"].astype(np.int64)
-        if part.shape != (nodes,) or part.min() < 0 or part.max() >= count:
+        if part.shape != (edges.num_nodes,) or part.min() < 0 or part.max() >= count:
             raise InputError("is of another graph")
         note_use(path)
         return part, path
@@ -257,9 +259,9 @@ def choose_clusters(
     Returns the clusters, how many make a batch, and its share of the entropy.
     """
     first = first_cut(nodes)
-    for count in dict.fromkeys(
-        max(min(round(finer * first), nodes // FEWEST_NODES), first) for finer in FINER
-    ):
+    most = max(nodes // FEWEST_NODES, first)
+    counts = dict.fromkeys(min(round(finer * first), most) for finer in FINER)  # each of them once
+    for count in counts:
         if count > first:
             log.info("batches show few classes, so the graph is cut more finely")
         clusters = cut(count)
@@ -275,18 +277,18 @@ def entropy_share(
 ) -> float | None:
     """Return the mean entropy of the labels in batches, over that of as many random nodes.
 
-    A batch has ``per_batch`` clusters. ``y`` has class indices [N], or targets [N, K] of several
-    labels. For other targets the share is None. ``train`` has the numbers of the training nodes,
+    A batch has ``per_batch`` clusters. ``y`` has class indices [N], or several labels [N, K] of 0
+    and 1. For other targets the share is None. ``train`` has the numbers of the training nodes,
     ``assignment`` the cluster of every node: [N].
     """
     labels = y[train].cpu()
-    if labels.is_floating_point() and labels.dim() == 1:
+    if labels.dim() == 1 and not labels.is_floating_point():
+        rows = np.arange(len(labels))
+        columns = labels.numpy()
+    elif labels.dim() == 2 and bool(((labels == 0) | (labels == 1)).all()):
+        rows, columns = labels.nonzero().T.numpy()
+    else:  # a regression
         return None
-    rows, columns = (
-        labels.nonzero().T.numpy()
-        if labels.dim() == 2
-        else (np.arange(len(labels)), labels.numpy())
-    )
     ones = np.ones(len(rows), np.float32)
     labels_of_node = sp.csr_matrix(
         (ones, (rows, columns)), (len(labels), int(columns.max(initial=0)) + 1)

@@ -33,8 +33,8 @@ class Rounding:
 
     def add(self, x: Tensor) -> None:
         """Look at some rows of a block of features: [n, F]."""
-        if x.dtype not in (torch.float64, torch.int64):
-            return
+        if x.dtype not in (torch.float64, torch.int64, torch.int32):
+            return  # float32 has all values of the other types
         some = x[:: max(1, len(x) // _ROWS)]
         rows = some.double()
         if not self._count:
@@ -81,8 +81,7 @@ class Rounding:
                 value, rounded = self._examples[column]
                 losses[column] = (
                     f"has whole numbers such as {value}, which float32 makes {rounded:.0f}: leave "
-                    "ids out; of times "
-                    "take the difference to the first, of amounts the logarithm"
+                    "ids out; of times take the difference to the first, of amounts the logarithm"
                 )
         return losses
 
@@ -129,7 +128,8 @@ def _numbers_rows(column: Tensor, *, is_in_order: bool) -> bool:
     if is_in_order:
         return bool((column.diff() == 1).all())
     places = column - column.min()
-    if bool((places != places.floor()).any()) or int(places.max()) != len(column) - 1:
+    # An infinite value is equal to its floor, and no integer.
+    if bool((places != places.floor()).any()) or float(places.max()) != len(column) - 1:
         return False
     return bool((torch.bincount(places.long(), minlength=len(column)) == 1).all())
 
@@ -153,7 +153,6 @@ def note_columns(
         shown = ", ".join(titles[column] for column in numbers[:_NAMED])
         log.warning(
             "%s numbers the rows, and is trained on as a feature: a model may learn the order of "
-            "the rows; leave it "
-            "out (pandas writes it without index=False)",
+            "the rows; leave it out (pandas writes it without index=False)",
             shown,
         )

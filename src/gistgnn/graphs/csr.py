@@ -74,9 +74,13 @@ class CSR:
     ) -> "tuple[CSR, Tensor | None]":
         """Return the entries (row[k], col[k]), and the order that sorts them by row.
 
-        The order is None if they are sorted.
+        The order is None if they are sorted. Entries of one row keep their order.
+
+        Args:
+            row, col: [nnz] int32 or int64.
+            shape: of the matrix.
+            names: what errors call the axes.
         """
-        # Entries of one row keep their order. Errors call the axes by their `names`.
         for index, size, name in zip((row, col), shape, names, strict=True):
             if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32):
                 kind = f"{index.dtype} of shape {list(index.shape)}"
@@ -122,6 +126,7 @@ class CSR:
 
     @cached_property
     def row(self) -> Tensor:
+        """What `targets` returns; it stays in memory."""
         return self.targets()
 
     def edge_index(self) -> Tensor:
@@ -201,8 +206,8 @@ class CSR:
         keep = self._off_diagonal(None if loop_of is None else loop_of.to(self.col.dtype))
         row = self.row[keep]
         col = self.col[keep]
-        # An entry moves back by one place per earlier row, for that row's self-loop: no second
-        # sort.
+        # Without a second sort: an entry moves back by one place for every earlier row, which has
+        # got a self-loop.
         new_places = torch.arange(row.numel(), device=col.device) + row
         bounds = torch.searchsorted(row, nodes, right=True) + nodes
         dtype = index_dtype(*self.shape, row.numel() + size)
@@ -233,7 +238,8 @@ class CSR:
 
         Each comes with the slice that it holds.
         """
-        for start in range(0, self.num_edges, max(limit, 1)):
+        limit = max(limit, 1)
+        for start in range(0, self.num_edges, limit):
             stop = min(start + limit, self.num_edges)
             yield (
                 CSR(self.rowptr.clamp(start, stop) - start, self.col[start:stop], self.shape),

@@ -14,8 +14,9 @@ log = logging.getLogger(__name__)
 _LOOKED_AT = 1000  # edges whose reverse edges are looked for
 _FEW = 0.05  # a share of these edges so small that the graph may be meant to be undirected
 MANY_LABELS = 100  # training nodes for each class
-# Homophily is judged by so many edges between training nodes, the fewest and the most.
-_LABELLED = (500, 100_000)
+# Homophily is judged by so many edges between training nodes at least, of so many at most.
+_FEWEST_EDGES = 500
+_MOST_EDGES = 100_000
 _LOW = 0.1  # homophily
 
 
@@ -31,29 +32,45 @@ def note_doubts(graph: Graph) -> None:
     if share is not None and share < _FEW:  # a warning, which Python shows without a set-up
         log.warning(
             f"{share:.0%} of the edges of {graph.name} have a reverse edge: messages go from "
-            "source to target alone; "
-            "if the graph is undirected, give both directions (gistgnn convert --undirected, or "
-            "torch_geometric.transforms.ToUndirected)"
+            "source to target alone; if the graph is undirected, give both directions (gistgnn "
+            "convert --undirected, or torch_geometric.transforms.ToUndirected)"
         )
     if graph.edge_weight is not None and (low := float(sample_of(graph.edge_weight).min())) < 0:
         log.warning(
             f"edge_weight has negative values, such as {low:.4g}: a GCNConv takes roots of their "
             "sums"
         )
-    if graph.multi_label and graph.num_classes > 1:
-        _note_one_hot(graph.y)
     if graph.regression:
-        y = graph.y[graph.train].double()
-        if y.numel() and bool((y.mean(dim=0).abs() > 10 * y.std(dim=0, correction=0)).any()):
-            numbers = f"y has a mean of {y.mean():.4g} and a deviation of {y.std(correction=0):.4g}"
-            log.warning(f"{numbers}, which takes long to learn: give (y - mean) / deviation")
-    if graph.multi_label or graph.regression:
+        _note_far_targets(graph.y[graph.train].double())
+    elif not graph.multi_label:
+        _note_missing_classes(graph.y, graph.num_classes)
+    elif graph.num_classes > 1:
+        _note_one_hot(graph.y)
+
+
+def _note_far_targets(y: Tensor) -> None:
+    """Log a note if targets of a regression, [n, K], are far from 0 for how much they vary."""
+    if not len(y):
         return
-    has_nodes = torch.bincount(graph.y[graph.y >= 0], minlength=graph.num_classes) > 0
+    means = y.mean(dim=0)
+    deviations = y.std(dim=0, correction=0)
+    far_columns = (means.abs() > 10 * deviations).nonzero().flatten()
+    if len(far_columns):
+        column = int(far_columns[0])
+        name = "y" if y.shape[1] == 1 else f"y[:, {column}]"
+        numbers = f"a mean of {means[column]:.4g} and a deviation of {deviations[column]:.4g}"
+        log.warning(f"{name} has {numbers}, which takes long to learn: give (y - mean) / deviation")
+
+
+def _note_missing_classes(y: Tensor, classes: int) -> None:
+    """Log a note if some classes have no nodes; ``y`` is [N], −1 for an unlabelled node."""
+    has_nodes = torch.bincount(y[y >= 0], minlength=classes) > 0
     if missing := (~has_nodes).nonzero().flatten().tolist():
         shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        outputs = f"the model has {graph.num_classes} outputs; number the classes from 0 on"
-        log.warning(f"no node has class {shown}: {outputs}")
+        log.warning(
+            f"no node has class {shown}: the model has {classes} outputs; number the classes from "
+            "0 on"
+        )
 
 
 def _note_one_hot(y: Tensor) -> None:
@@ -74,10 +91,8 @@ def _note_one_hot(y: Tensor) -> None:
         return
     log.warning(
         f"y has one 1 in {with_one} rows, none in {empty} and nowhere two, and counts as several "
-        "labels per node: for "
-        f"classes, of which {empty} nodes have none, give torch.where(y.sum(1) > 0, y.argmax(1), "
-        "-1), and take nodes "
-        "with -1 out of the splits"
+        f"labels per node: for classes, of which {empty} nodes have none, give "
+        "torch.where(y.sum(1) > 0, y.argmax(1), -1), and take nodes with -1 out of the splits"
     )
 
 
@@ -89,11 +104,11 @@ def note_homophily(graph: Graph) -> None:
     """
     if graph.multi_label or graph.regression:
         return
-    sources, targets = _some_edges(graph.edges, _LABELLED[1])
+    sources, targets = _some_edges(graph.edges, _MOST_EDGES)
     in_training = graph.train[sources] & graph.train[targets]
     one = graph.y[sources[in_training]]
     other = graph.y[targets[in_training]]
-    if len(one) < _LABELLED[0]:
+    if len(one) < _FEWEST_EDGES:
         return
     shares = [
         torch.bincount(ends, minlength=graph.num_classes) / len(ends) for ends in (one, other)
@@ -103,9 +118,8 @@ def note_homophily(graph: Graph) -> None:
     if adjusted < _LOW:
         log.warning(
             "edges join nodes of one class about as often as by chance (adjusted homophily "
-            f"{adjusted:.2f}), and this "
-            "model takes the mean of a node and its neighbours: try GraphSAGE too, which keeps "
-            "them apart"
+            f"{adjusted:.2f}), and this model takes the mean of a node and its neighbours: try "
+            "GraphSAGE too, which keeps them apart"
         )
 
 
@@ -126,13 +140,14 @@ def _some_edges(edges: CSR, count: int) -> tuple[Tensor, Tensor]:
 
     They are spread evenly over all edges.
     """
-    most = len(edges.col)
-    device = edges.col.device
-    chosen = torch.linspace(0, most - 1, min(most, count), dtype=torch.double, device=device).long()
-    sources = edges.col[chosen].long()
-    targets = torch.searchsorted(edges.rowptr, chosen, right=True) - 1
+    total = edges.num_edges
+    places = torch.linspace(
+        0, total - 1, min(total, count), dtype=torch.double, device=edges.col.device
+    ).long()
+    sources = edges.col[places].long()
+    targets = torch.searchsorted(edges.rowptr, places, right=True) - 1
     # The edges of a folder are not checked when it is opened.
-    check_sources(sources, len(edges.rowptr) - 1)
+    check_sources(sources, edges.num_nodes)
     between = sources != targets
     return sources[between], targets[between]
 
@@ -143,6 +158,7 @@ def _reversed_share(edges: CSR) -> float | None:
     Returns None if there is no such edge.
     """
     sources, targets = _some_edges(edges, _LOOKED_AT)
-    around, _ = edges.rows(sources)  # the edges into the sources
-    with_reverse = around.row[around.col == around.repeated(targets)].unique()
+    into_sources, _ = edges.rows(sources)  # row i has the edges into the source of edge i
+    is_reverse = into_sources.col == into_sources.repeated(targets)
+    with_reverse = into_sources.row[is_reverse].unique()
     return len(with_reverse) / len(sources) if len(sources) else None

@@ -136,8 +136,8 @@ def columns_of(x: Tensor, columns: Tensor) -> Tensor:
     It has the same type.
     """
     places = places_of(x)
-    new_column = torch.full((x.shape[1],), -1)
-    new_column[columns] = torch.arange(len(columns))
+    new_column = torch.full((x.shape[1],), -1, device=x.device)
+    new_column[columns] = torch.arange(len(columns), device=x.device)
     columns_of_entries = new_column[places.col.long()]
     is_chosen = columns_of_entries >= 0
     matrix = x.values().new_zeros(x.shape[0], len(columns))

@@ -27,6 +27,7 @@ from gistgnn.graphs.checks import (
     check_features,
     check_room,
     check_table,
+    dense,
     edges_of_adj_t,
     naming,
 )
@@ -43,7 +44,7 @@ def reading_file(path: Path) -> Iterator[None]:
 
     Its warnings are not shown.
     """
-    made_by = FORMATS.get(path.suffix.lower(), FORMATS[".pt"]).made_by
+    made_by = FORMATS[path.suffix.lower()].made_by
     with (
         naming(str(path)),
         reading(path, f"expected a graph in a file made by {made_by}"),
@@ -86,12 +87,11 @@ def read_npz(
         present |= {key: present[f"{key}_mask"] for key in only_as_masks}
         if missing := [key for key in keys if key not in present]:
             names = ", ".join(sorted(present)) or "nothing"
-            text = (
-                f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found "
-                f"{names})"
-            )
-            advice = ": numpy.split(numpy.random.permutation(N), [a, b]) draws train, val and test"
-            raise InputError(text + advice * ("train" in missing))
+            expected = f"expected the arrays {', '.join(keys)} (found {names})"
+            if "train" in missing:
+                draw = "numpy.split(numpy.random.permutation(N), [a, b])"
+                expected += f": {draw} draws train, val and test"
+            raise InputError(f"has no {', '.join(missing)}; {expected}")
         members = {key: present[key] for key in (*keys, *optional) if key in present}
         check_room(sum(member.file_size for member in members.values()))
         arrays = {}
@@ -202,9 +202,9 @@ def _attribute_with(path: Path, kind: str) -> str:
     with zipfile.ZipFile(path) as archive:
         member = next(name for name in archive.namelist() if name.endswith("data.pkl"))
         content = archive.read(member)
-    last = ""
+    last = ""  # the last text
     texts: dict[int, str] = {}  # by their places in the pickle's memo
-    previous = ""
+    previous = ""  # the text that the previous operation has made, or ""
     for operation, argument, _ in pickletools.genops(content):
         if operation.name == "GLOBAL" and str(argument).replace(" ", ".") == kind:
             return last
@@ -259,13 +259,8 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor], int
             )
         x = check_features(values.pop("x"))
         count = len(values.pop("target_nodes", x))
-        edges, data = check_edges(values.pop("edge_index"), len(x), values)
-        return (
-            x,
-            edges.to(x.device),
-            {name: value.to(x.device) for name, value in data.items()},
-            count,
-        )
+        edge_index, edge_data = check_edges(values.pop("edge_index"), len(x), values)
+        return x, edge_index, edge_data, count
 
 
 def _graph_of_npz(path: Path, partial: bool) -> Graph:
@@ -339,7 +334,9 @@ def save_file(graph: Graph, path: str | Path) -> None:
             f"{path}: the graph is one of a regression; expected classes or labels: keep it as a "
             "Data"
         )
-    arrays = {key: getattr(graph, key).cpu().numpy() for key in (*_KEYS, *graph.edge_data)}
+    tensors = {key: getattr(graph, key) for key in (*_KEYS, *graph.edge_data)}
+    tensors["x"] = dense(graph.x)
+    arrays = {key: tensor.cpu().numpy() for key, tensor in tensors.items()}
     if graph.class_names:
         arrays["y"] = np.array([*graph.class_names, ""])[arrays["y"]]  # -1 is the last
     with replacing(path) as temporary:

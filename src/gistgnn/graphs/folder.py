@@ -87,9 +87,10 @@ class Manifest(msgspec.Struct, frozen=True):
         return manifest
 
 
-# The arrays that all graphs have, and those that some have.
+# The arrays that all graphs have, those on nodes that some have, and all that some have.
 _NEEDED = {"rowptr", "col", "x", "y", "split"}
-_OPTIONAL = {*EDGE_DATA, "node", "cluster_ptr", "id"}
+_OF_NODES = ("node", "cluster_ptr", "id")
+_OPTIONAL = {*EDGE_DATA, *_OF_NODES}
 
 
 def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
@@ -97,8 +98,8 @@ def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
 
     A file that is cut short, or is not the array that the manifest says, is an InputError.
     """
-    written = _last_change(folder / MANIFEST) if (folder / MANIFEST).exists() else 0
     manifest = Manifest.read(folder)
+    written = _last_change(folder / MANIFEST)
     arrays = {}
     for name, entry in manifest.arrays.items():
         path = folder / f"{name}.npy"
@@ -168,25 +169,24 @@ def _check_values(folder: Path, manifest: Manifest, arrays: dict[str, Tensor]) -
             f"{folder / MANIFEST} is damaged: it does not name {manifest.classes} classes; "
             f"{_ADVICE}"
         )
-    problems = {
-        "rowptr": f"does not rise from 0 to {edges}"
-        if not _rises(arrays["rowptr"], edges, 0)
-        else ""
-    }
+    if not _rises(arrays["rowptr"], edges, 0):
+        raise _damaged(folder, "rowptr", f"does not rise from 0 to {edges}")
     if manifest.task == "single-label" and (int(y.min()) < -1 or int(y.max()) >= manifest.classes):
-        problems["y"] = f"holds a label outside of -1 to {manifest.classes - 1}"
+        raise _damaged(folder, "y", f"holds a label outside of -1 to {manifest.classes - 1}")
     if int(split.max()) > max(SPLITS.values()) or (y.ndim == 1 and bool((y[split > 0] < 0).any())):
-        problems["split"] = (
-            "holds another number than 0 to 3, or has a node without a label in a split"
-        )
+        problem = "holds another number than 0 to 3, or has a node without a label in a split"
+        raise _damaged(folder, "split", problem)
     if "cluster_ptr" in arrays and not _rises(arrays["cluster_ptr"], manifest.nodes, 1):
-        problems["cluster_ptr"] = f"does not rise strictly from 0 to {manifest.nodes}"
-    for name, problem in problems.items():
-        if problem:
-            raise InputError(f"{folder / name}.npy is damaged: it {problem}; {_ADVICE}")
+        problem = f"does not rise strictly from 0 to {manifest.nodes}"
+        raise _damaged(folder, "cluster_ptr", problem)
+
+
+def _damaged(folder: Path, name: str, problem: str) -> InputError:
+    return InputError(f"{folder / name}.npy is damaged: it {problem}; {_ADVICE}")
 
 
 def _rises(bounds: Tensor, last: int, least: int) -> bool:
+    """Tell whether bounds rise from 0 to ``last``, by ``least`` or more at every step."""
     pieces = (
         bounds[start : start + _ROWS + 1].diff() for start in range(0, len(bounds) - 1, _ROWS)
     )
@@ -286,20 +286,35 @@ def write_array(folder: Path, name: str, values: Array) -> ArrayEntry:
 
 
 def write_graph(graph: Graph, folder: Path) -> None:
-    """Write a graph in memory, with its manifest, into a folder that is empty."""
+    """Write a graph, with its manifest, into a folder that is empty.
+
+    Of a graph that is in a folder itself, the clusters and the ids of the nodes are written too.
+    """
     graph = graph.to("cpu")
     split = sum(
         number * getattr(graph, name).numpy().astype(np.uint8) for name, number in SPLITS.items()
     )
     tensors = {"rowptr": graph.edges.rowptr.long(), "col": graph.edges.col.int(), **graph.edge_data}
+    if graph.folder is not None:
+        _, stored = open_arrays(graph.folder)
+        tensors |= {name: stored[name] for name in _OF_NODES if name in stored}
     values = {name: tensor.numpy() for name, tensor in tensors.items()}
     values |= {"x": dense(graph.x).numpy(), "y": graph.y.numpy(), "split": split}
     arrays = {name: write_array(folder, name, value) for name, value in values.items()}
     task: Task = "multi-label" if graph.multi_label else "single-label"
     if graph.regression:
         task = "regression"
-    sizes = graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes
-    Manifest(graph.name, task, *sizes, arrays, graph.class_names or msgspec.UNSET).write(folder)
+    manifest = Manifest(
+        name=graph.name,
+        task=task,
+        nodes=graph.num_nodes,
+        edges=graph.num_edges,
+        features=graph.num_features,
+        classes=graph.num_classes,
+        arrays=arrays,
+        class_names=graph.class_names or msgspec.UNSET,
+    )
+    manifest.write(folder)
 
 
 @contextlib.contextmanager

@@ -127,14 +127,18 @@ class Graph:
         masks = checks.check_splits(
             {"train": train, "val": val, "test": test}, labels, partial=partial
         )
-        facts: dict[str, Any] = {
-            "num_classes": classes,
-            "name": name,
-            "regression": regression,
-            **masks,
-            **data,
-        }
-        return cls(features, edges, labels, class_names=names, **facts).to(features.device)
+        device = features.device
+        by_name: dict[str, Any] = {key: tensor.to(device) for key, tensor in (masks | data).items()}
+        return cls(
+            features,
+            edges.to(device),
+            labels.to(device),
+            num_classes=classes,
+            name=name,
+            regression=regression,
+            class_names=names,
+            **by_name,
+        )
 
     @classmethod
     def from_pyg(
@@ -154,16 +158,11 @@ class Graph:
                 values["edge_weight"] = weights
         needed = DATA_KEYS[:3] if partial else DATA_KEYS[:5]
         if missing := [key for key in needed if values[key] is None]:
-            advice = (
-                "for links see examples/link_prediction.py"
-                if "edge_label" in data
-                else "set them on it"
-            )
-            advice += (
-                ", as torch_geometric.transforms.RandomNodeSplit() does"
-                if missing[-1] == "val_mask"
-                else ""
-            )
+            advice = "set them on it"
+            if "edge_label" in data:
+                advice = "for links see examples/link_prediction.py"
+            if "val_mask" in missing:
+                advice += ", as torch_geometric.transforms.RandomNodeSplit() does"
             raise InputError(
                 f"the Data has no {', '.join(missing)}; expected all of {', '.join(needed)}: "
                 f"{advice}"

@@ -55,18 +55,19 @@ def from_hetero(
         raise InputError(f"the data is a {type(data).__name__}; expected a HeteroData")
     data = copy.copy(data).cpu()  # PyG moves a HeteroData in place, so this is done to a copy
     labelled = [kind for kind in data.node_types if "y" in data[kind]]
-    split = [kind for kind in labelled if len(labelled) == 1 or "train_mask" in data[kind]]
-    if target not in labelled and (target is not None or len(split) != 1):
+    candidates = [target] if target is not None else labelled
+    if len(candidates) > 1:
+        candidates = [kind for kind in labelled if "train_mask" in data[kind]]
+    if len(candidates) != 1 or candidates[0] not in labelled:
         expected = (
             "expected it on the one to learn, or a choice: "
-            "gistgnn.graphs.from_hetero(data, "
-            "target=...)"
+            "gistgnn.graphs.from_hetero(data, target=...)"
         )
         raise InputError(
             f"target is {target!r}, and the HeteroData has y on the node types {labelled}; "
             f"{expected}"
         )
-    target = target or split[0]
+    (target,) = candidates
     kinds = [target, *(kind for kind in data.node_types if kind != target)]
     blocks = {kind: _features(data, kind, standardise) for kind in kinds}
     counts = {kind: len(block) for kind, block in blocks.items()}
@@ -86,8 +87,7 @@ def _features(data: "HeteroData", kind: str, standardise: bool | None) -> Tensor
     with naming(f"the HeteroData's {kind!r}"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyG warns where it cannot tell the number
         x = data[kind].get("x")
-        count = data[kind].num_nodes
-        count = as_integer(count)
+        count = as_integer(data[kind].num_nodes)
         if count is None or count < 1:
             raise InputError(f"num_nodes is {count}; expected x, or num_nodes, an integer above 0")
         ones = torch.ones(count, 1)
@@ -108,7 +108,7 @@ def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str
     """Return labels and masks: other types are in no split, and have no label."""
     store = data[target]
     count = counts[target]
-    other_nodes = sum(counts.values()) - counts[target]
+    other_nodes = sum(counts.values()) - count
     with naming(f"the HeteroData's {target!r}"):
         y = to_tensor(store["y"], "y")
         if y.shape[:1] != (count,):
@@ -116,11 +116,8 @@ def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str
                 f"y has shape {list(y.shape)}; expected a row for each of {count} nodes"
             )
         y = y if y.is_floating_point() else y.long()
-        labels = {
-            "y": torch.cat(
-                [y, y.new_full((other_nodes, *y.shape[1:]), -1 if y.numel() == count else 0)]
-            )
-        }
+        no_label = -1 if y.numel() == count else 0  # 0 where nodes have several labels
+        labels = {"y": torch.cat([y, y.new_full((other_nodes, *y.shape[1:]), no_label)])}
         for name in ("train", "val", "test"):
             if (key := f"{name}_mask") in store:
                 labels[key] = pad(check_mask(store[key], name, count, empty=True), (0, other_nodes))
@@ -129,6 +126,7 @@ def _labels(data: "HeteroData", target: str, counts: dict[str, int]) -> dict[str
 
 def _edges(data: "HeteroData", counts: dict[str, int]) -> dict[str, Tensor]:
     """Return the edges of all types in one numbering of nodes, with their types and data."""
+    # Not strict: behind the last type's start comes the number of all nodes.
     starts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
     pieces = []
     stores: dict[tuple[str, str, str], dict[str, Any]] = {}

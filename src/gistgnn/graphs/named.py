@@ -64,13 +64,13 @@ class GraphSizes:
                 clusters=len(graph.cluster_ptr) - 1,
             )
         return cls(
-            graph.num_nodes,
-            graph.num_edges,
-            int(graph.train.sum()),
-            graph.name,
-            graph.num_features,
-            graph.num_classes,
-            graph.multi_label,
+            nodes=graph.num_nodes,
+            edges=graph.num_edges,
+            train=int(graph.train.sum()),
+            name=graph.name,
+            features=graph.num_features,
+            classes=graph.num_classes,
+            multi_label=graph.multi_label,
             nonzero=nonzero_share(graph.x),
             sparse=graph.x.layout is not torch.strided,
             folder=folder,
@@ -127,9 +127,8 @@ class DatasetInfo(GraphSizes):
 
     description: str
     split: str  # how train, val and test were chosen
-    reader: (
-        str  # the module of `gistgnn.graphs` that reads it, or "bundled": a file beside this one
-    )
+    # The module of `gistgnn.graphs` that reads it, or "bundled": a file beside this one.
+    reader: str
     row_normalised: bool = False  # every row of features is divided by its sum
     standardise: bool = True  # whether `gistgnn train` scales the features unless told otherwise
     source: tuple[str, ...] = ()  # the class of PyG and its ``name`` argument, or the name in OGB
@@ -380,8 +379,9 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     """
     name = str(name_or_path)
     if info := find(name):
-        if info.reader == "bundled":  # scikit-learn has it, but its import takes longer than a run
-            # The package may be in a zip.
+        if info.reader == "bundled":
+            # scikit-learn has it too, but its import takes longer than a run. The package may be in
+            # a zip.
             with as_file(files("gistgnn.graphs") / f"{info.name}.npz") as bundled:
                 return load_file(bundled)
         # Imported here: the readers need torch_geometric or DuckDB.
@@ -396,8 +396,7 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     hint = f" (did you mean {close[0]}?)" if close else ""
     raise InputError(
         f"{name!r} is neither a data set nor a file{hint}; expected a {' or '.join(SUFFIXES)} "
-        "file, "
-        f"a graph folder, or one of {', '.join(DATASETS)}"
+        f"file, a graph folder, or one of {', '.join(DATASETS)}"
     )
 
 

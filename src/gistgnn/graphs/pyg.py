@@ -31,14 +31,9 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
     PyG unpickles them: take them from a source that you trust. The 24 graphs of PPI become one
     block-diagonal graph.
     """
-    kind, *arguments = info.source
     graphs: list[list[Data]] = []  # a list for each processed file that PyG would write
-    with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
-        fields = {"info": info, "graphs": graphs, "processed_dir": scratch}
-        type(kind, (_FromRaw, getattr(datasets, kind)), fields)(
-            str((data_root / kind).absolute()), *arguments
-        )
-    with reading_raw(info.name, data_root / kind):
+    _make_dataset(info, data_root, graphs=graphs)
+    with reading_raw(info.name, data_root / info.source[0]):
         data = _join(graphs) if info.name == "ppi" else graphs[0][0]
         if info.row_normalised:
             data = NormalizeFeatures()(data)
@@ -50,21 +45,27 @@ def raw_files(info: DatasetInfo, data_root: Path) -> list[Path]:
 
     Missing ones are downloaded, as `load` does.
     """
+    dataset = _make_dataset(info, data_root, process=lambda self: None)
+    return [Path(path) for path in dataset.raw_paths]
+
+
+def _make_dataset(info: DatasetInfo, data_root: Path, **attributes: Any) -> InMemoryDataset:
+    """Make PyG's data set of a name, which downloads missing files, and processes them.
+
+    ``attributes`` are those of its class, which is a subclass of `_FromRaw`.
+    """
     kind, *arguments = info.source
     with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
-        fields = {"info": info, "processed_dir": scratch, "process": lambda self: None}
-        made = type(kind, (_FromRaw, getattr(datasets, kind)), fields)(
-            str((data_root / kind).absolute()), *arguments
-        )
-    return list(map(Path, made.raw_paths))
+        attributes |= {"info": info, "processed_dir": scratch}
+        dataset_class = type(kind, (_FromRaw, getattr(datasets, kind)), attributes)
+        return dataset_class(str((data_root / kind).absolute()), *arguments)
 
 
 def _join(splits: Sequence[list[Data]]) -> Data:
     """Join the training, validation and test graphs, in that order, to one graph with masks."""
     joined = Batch.from_data_list([graph for graphs in splits for graph in graphs])
-    split = torch.arange(len(splits)).repeat_interleave(
-        torch.tensor([sum(g.num_nodes for g in s) for s in splits])
-    )
+    sizes = [sum(graph.num_nodes for graph in graphs) for graphs in splits]
+    split = torch.arange(len(splits)).repeat_interleave(torch.tensor(sizes))
     masks = {
         f"{name}_mask": split == number for number, name in enumerate(("train", "val", "test"))
     }

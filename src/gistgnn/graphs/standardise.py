@@ -30,6 +30,7 @@ class Standardisation:
 
     @classmethod
     def of(cls, graph: Graph) -> "Standardisation":
+        """Compute mean and standard deviation of a graph's features over its training nodes."""
         return cls.over(dense(graph.x), graph.train.nonzero().squeeze(1))
 
     @classmethod
@@ -62,7 +63,7 @@ class Standardisation:
             graph: of the run.
             init: the tensors of the model with which the run begins.
         """
-        if wanted is None and isinstance(init, Mapping):
+        if wanted is None and init is not None:
             return cls(init[MEAN], init[STD]) if MEAN in init else None
         is_scaled = cls.suits(graph.x) if wanted is None else wanted
         return cls.of(graph) if is_scaled else None

@@ -39,13 +39,15 @@ _COARSEN = 5  # passes that make small clusters
 _REFINE = 6  # passes that move single nodes between METIS's clusters
 # How many edges a node may lose where its cluster has too many nodes, by pass.
 _LOSSES = (0, 1, 2, 8, 2**40, 2**40)
-_EDGES = (2**12, 2**19)  # the fewest and the most edges of a block
+_FEWEST_EDGES = 2**12  # of a block
+_MOST_EDGES = 2**19
 _BLOCKS = 64  # of a graph, at least
 # Bytes of this process, and of METIS's for weights, for each node, pair and block.
 _NODE = 24
 _PAIR = 90
 _BLOCK_BYTES = 2**27
-# A score has these bits below the number of edges; a block has fewer than 2^22 edges.
+# A score has these bits below the number of edges. A block has fewer than 2^22 edges, but that of a
+# hub with more, which may go to a cluster that is not the best one.
 _PLACE = 22
 _RANDOM = 18
 # So many nodes' places in `col` are looked at at once. Another number would change the clusters.
@@ -66,7 +68,7 @@ def stream_bytes(nodes: int, edges: int) -> int:
 def stream_clusters(edges: CSR, count: int, seed: int) -> Part:
     """Assign every node to a cluster: [N] int32; some may be empty."""
     nodes = edges.num_nodes
-    part = np.arange(edges.num_nodes, dtype=np.int32)
+    part = np.arange(nodes, dtype=np.int32)  # at first every node is a cluster
     # The most nodes of a small cluster.
     small = max(nodes // (count * _SMALLER), 2 if nodes >= 4 * count else 1)
     most = max(-(-nodes // count), int(LARGEST * nodes / count))
@@ -75,11 +77,8 @@ def stream_clusters(edges: CSR, count: int, seed: int) -> Part:
     ]
 
     def blocks() -> Iterator[Block]:
-        return blocks_of(
-            edges,
-            min(max(edges.num_edges // _BLOCKS, _EDGES[0]), _EDGES[1]),
-            max(nodes // _BLOCKS, 16),
-        )
+        most_edges = min(max(edges.num_edges // _BLOCKS, _FEWEST_EDGES), _MOST_EDGES)
+        return blocks_of(edges, most_edges, max(nodes // _BLOCKS, 16))
 
     if small > 1:
         alone = (edges.rowptr.diff() == 0).numpy()
@@ -94,9 +93,8 @@ def stream_clusters(edges: CSR, count: int, seed: int) -> Part:
     sizes = np.bincount(part)
     rng = streams[_COARSEN]
     graph = contracted(blocks(), part, len(sizes), PAIRS, rng)
-    part = metis.metis_clusters(graph, count, int(rng.integers(2**31)), sizes).astype(np.int32)[
-        part
-    ]
+    cluster_of_small = metis.metis_clusters(graph, count, int(rng.integers(2**31)), sizes)
+    part = cluster_of_small.astype(np.int32)[part]
     for number, loss in enumerate(_LOSSES, _COARSEN + 1):
         labels = Labels.counted(part, count, most)
         for block in blocks():

@@ -236,9 +236,8 @@ class Table:
         text = self.text(place)
         plain = rf"regexp_replace({text}, '^([+-]?\d+)\.0*$', '\1')"
         return (
-            rf"CASE WHEN regexp_full_match({text}, '\d(\.\d+)?e\+\d\d') THEN TRY_CAST({text} AS "
-            r"HUGEINT)::VARCHAR "
-            rf"ELSE {plain} END"
+            rf"CASE WHEN regexp_full_match({text}, '\d(\.\d+)?e\+\d\d') "
+            rf"THEN TRY_CAST({text} AS HUGEINT)::VARCHAR ELSE {plain} END"
         )
 
 
@@ -312,8 +311,7 @@ def _message_of(text: str) -> str:
         meaning = "is longer than 2 MB: a quote may not be closed"
     elif "memory" in text.lower():
         return (
-            "sorting the tables takes more memory than it may: give more --memory, or make "
-            "room "
+            "sorting the tables takes more memory than it may: give more --memory, or make room "
             "on the disk"
         )
     else:
@@ -326,11 +324,17 @@ def sorted_keys(
 ) -> Iterator[npt.NDArray[np.int64]]:
     """Yield the keys of distinct edges in ascending order.
 
-    A key has the target's number above the source's, 32 bits each.
+    A key has the target's number above the source's, 32 bits each. One range of targets is sorted
+    after the other.
+
+    Args:
+        connection: to the database.
+        edges: SQL for all edges, with the columns source and target.
+        nodes: N.
+        undirected: add the reverse of every edge.
+        folder: gets a file of all edges.
+        memory: bytes that sorting a range may take.
     """
-    # `edges` is SQL with the columns source and target. One range of targets is sorted after the
-    # other, within `memory` bytes; `undirected` adds the reverse of every edge. `folder` gets a
-    # file of all edges.
     connection.execute("SET preserve_insertion_order = false")
     file = quoted(str(folder / "edges.parquet"))
     connection.execute(
@@ -377,7 +381,6 @@ def _checked(edges: str, nodes: int) -> str:
     problem = refusal(f"'; expected node numbers from 0 to {nodes - 1}'")
     source = f"CASE WHEN {valid} THEN source_number::INTEGER ELSE {problem} END"
     return (
-        f"SELECT {source} AS source, target_number::INTEGER AS target FROM (SELECT *, "
-        f"{numbers} "
-        f"FROM ({edges}))"
+        f"SELECT {source} AS source, target_number::INTEGER AS target "
+        f"FROM (SELECT *, {numbers} FROM ({edges}))"
     )

@@ -49,38 +49,35 @@ from gistgnn.theory.problem import (
     recommended_step,
 )
 
-__all__ = ["Bound", "Check", "Hyperparameters", "LeadingOrder", "OneHiddenGCN", "Problem"]
-__all__ += ["ProvedBound"]
-__all__ += [
+__all__ = [
+    "Bound",
+    "Check",
+    "Hyperparameters",
+    "LeadingOrder",
+    "OneHiddenGCN",
+    "Problem",
+    "ProvedBound",
     "check",
     "check_prediction",
     "complete",
     "expected_initial_error",
     "exponent",
     "global_weights",
-]
-__all__ += [
     "in_basis_of_rows",
     "is_built_in",
     "karate",
     "least_eigenvalue",
     "limit_error",
     "limit_error_term",
-]
-__all__ += [
     "limit_kernel",
     "load_problem",
     "make_gist",
     "mean_of_second_half",
     "measure_added_error",
-]
-__all__ += [
     "measure_contraction",
     "measure_convergence",
     "measure_kernel_distance",
     "measure_remaining_error",
-]
-__all__ += [
     "predict",
     "predicted_error",
     "recommended_step",

@@ -211,8 +211,12 @@ def nearest_nodes(graph: Graph, nodes: int) -> Graph:
     nearest = torch.as_tensor(order[:nodes].astype("int64")).sort().values
     edges, _ = subgraph(nearest, edge_index, relabel_nodes=True, num_nodes=n)
     part: dict[str, Any] = {
-        key: getattr(graph, key).cpu()[nearest] for key in ("x", "y", "train", "val", "test")
+        key: getattr(graph, key).cpu()[nearest] for key in ("y", "train", "val", "test")
     }
+    # Sparse features: torch takes rows of a COO tensor, and of no CSR tensor.
+    x = graph.x.cpu()
+    is_dense = x.layout is torch.strided
+    part["x"] = x[nearest] if is_dense else x.to_sparse_coo().index_select(0, nearest).to_dense()
     part |= dict.fromkeys(graph.edge_data)  # the problems have no edge data
     return replace(graph, edges=CSR.of(edges, nodes), name=f"{graph.name}, {nodes} nodes", **part)
 

@@ -89,14 +89,8 @@ class Bound:
             numbers.local_steps * math.log1p(-step_size * lambda_0 / 2.0)
         )
         self.contraction = 1.0 - self.alpha
-        common = (
-            step_size
-            * (m - 1) ** 2
-            * numbers.local_steps
-            * problem.n
-            * problem.d
-            / (gamma * m**2 * numbers.d_1)
-        )
+        numerator = step_size * (m - 1) ** 2 * numbers.local_steps * problem.n * problem.d
+        common = numerator / (gamma * m**2 * numbers.d_1)
         self.round_error = common * (
             64.0 * problem.mass if printed else 16.0 * problem.mass**2 / lambda_0
         )

@@ -29,11 +29,11 @@ from gistgnn.theory.problem import (
 )
 
 
-# A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN.
 class OneHiddenGCN(nn.Module):
     """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, in float64.
 
-    Θ [d, width] is trained, and a [width] has fixed signs.
+    Θ [d, width] is trained, and a [width] has fixed signs. A sub-GCN has a smaller width, but keeps
+    the factor 1/√d_1 of the whole GCN.
     """
 
     theta: nn.Parameter
@@ -85,10 +85,9 @@ def global_output(gist: GIST, problem: Problem) -> Tensor:
 
     The outputs of the sub-GCNs have no 1/m.
     """
+    model = cast(OneHiddenGCN, gist.model())
     with torch.no_grad():
-        return (
-            cast(OneHiddenGCN, gist.model()).outputs(problem.a_bar, problem.x_hat) / gist.sub_gcns
-        )
+        return model.outputs(problem.a_bar, problem.x_hat) / gist.sub_gcns
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +112,11 @@ class Trace:
 
 
 def train_round(gist: GIST, problem: Problem, local_steps: int, step_size: float) -> Trace:
-    """Train one round (eq. GIST_procedure).
+    """Train one round of what `make_gist` returned (eq. GIST_procedure).
 
     That is subGCNs, ζ steps of gradient descent on each sub-GCN, and subAgg.
     """
-    # The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` is
-    # `make_gist`'s.
+    # The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss.
     if local_steps < 1:
         raise InputError(f"local_steps is {local_steps}, expected at least 1")
     if not step_size > 0:
@@ -293,11 +291,8 @@ def measure_contraction(
     for seed in range(seeds):
         gist = make_gist(problem, d_1, sub_gcns, seed)
         start = global_weights(gist)
-        near = (
-            ((problem.x_hat @ start).abs() <= R * problem.x_hat.norm(dim=1)[:, None])
-            .sum(dim=1)
-            .max()
-        )
+        may_change = (problem.x_hat @ start).abs() <= R * problem.x_hat.norm(dim=1)[:, None]
+        near = may_change.sum(dim=1).max()  # the most neurons that can change their sign at a node
         trace = train_round(gist, problem, local_steps, eta)
         for (neurons,), path, errors in zip(
             gist.blocks(0), trace.weights, trace.local_errors(problem.y), strict=True

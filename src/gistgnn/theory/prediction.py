@@ -178,10 +178,12 @@ def predict(
         else problems.check_stable(problem, m, step_size)
     )
     contracts = eta * lambda_max <= 1.0
-    small = problem.n <= SAMPLED_NODES
     numbers = Hyperparameters(width, m, zeta, eta)
     printed, corrected = (Bound(problem, numbers, gamma, printed=flag) for flag in (True, False))
     initial = problems.expected_initial_error(problem, m)
+    leading = None
+    if problem.n <= SAMPLED_NODES:
+        leading = LeadingOrder.of(problem, numbers, samples=FEWER_SAMPLES).remaining
     return {
         "sub_gcns": m,
         "local_steps": zeta,
@@ -201,9 +203,7 @@ def predict(
         "neighbourhood": printed.neighbourhood,
         "corrected_neighbourhood": corrected.neighbourhood,
         # The plateau for rounds well below d_1 (heuristic).
-        "leading": LeadingOrder.of(problem, numbers, samples=FEWER_SAMPLES).remaining
-        if small
-        else None,
+        "leading": leading,
     }
 
 

@@ -107,9 +107,10 @@ def room_within(memory: int | None) -> int:
         return min(max(_DEFAULT - process, _DEFAULT // 2), most)
     memory = int(check_number("memory", memory, above=True))
     if memory < process + _LEAST:
-        least = f"expected at least {size(process + _LEAST)}: the process takes {size(process)}"
-        least += " already"
-        raise InputError(f"memory is {size(memory)}; {least}")
+        raise InputError(
+            f"memory is {size(memory)}; expected at least {size(process + _LEAST)}: the process "
+            f"takes {size(process)} already"
+        )
     return min(memory - process, most)
 
 
@@ -117,17 +118,23 @@ def _write_source(
     source: "Source", name: str, folder: Path, undirected: bool, memory: int, progress: bool
 ) -> None:
     with spinner("writing the nodes", shown=progress), naming(source.nodes_in):
-        arrays, classes, several = _write_nodes(source, folder)
+        arrays, classes, has_several_labels = _write_nodes(source, folder)
         if isinstance(source, TablesSource) and source.has_ids:
             arrays["id"] = source.write_ids(folder, memory)
-    count = arrays["y"].shape[0]
+    nodes, features = arrays["x"].shape
     with spinner("sorting the edges", shown=progress), naming(source.edges_in):
-        arrays |= _write_edges(source, count, undirected, folder, memory)
-    sizes = count, arrays["col"].shape[0], arrays["x"].shape[1], classes
-    names = source.class_names or msgspec.UNSET
-    Manifest(name, "multi-label" if several else "single-label", *sizes, arrays, names).write(
-        folder
+        arrays |= _write_edges(source, nodes, undirected, folder, memory)
+    manifest = Manifest(
+        name=name,
+        task="multi-label" if has_several_labels else "single-label",
+        nodes=nodes,
+        edges=arrays["col"].shape[0],
+        features=features,
+        classes=classes,
+        arrays=arrays,
+        class_names=source.class_names or msgspec.UNSET,
     )
+    manifest.write(folder)
 
 
 def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry], int, bool]:
@@ -145,10 +152,10 @@ def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry],
         rounding.add(values)
         file = file or ArrayWriter(folder, "x", np.float32, features.shape[1:])
         if features.shape[1:] != file.columns:
-            wrong = (
-                f"{features.shape[1]} columns from node {file.rows} on, before {file.columns[0]}"
+            raise InputError(
+                f"x has {features.shape[1]} columns from node {file.rows} on, before "
+                f"{file.columns[0]}"
             )
-            raise InputError(f"x has {wrong}")
         file.append(features)
         labels.append(y)
         splits.append(split)
@@ -159,15 +166,14 @@ def _write_nodes(source: "Source", folder: Path) -> tuple[dict[str, ArrayEntry],
     checked, classes = check_labels(np.concatenate(labels), file.rows, source.classes)
     split = np.concatenate(splits)
     check_splits(masks_of(split), checked)
-    arrays = {"x": file.finish()}
+    arrays = {
+        "x": file.finish(),
+        "y": folders.write_array(folder, "y", checked.numpy()),
+        "split": folders.write_array(folder, "split", split),
+    }
     names: Sequence[str] = source.feature_names if isinstance(source, TablesSource) else ()
     note_columns(rounding.losses(), counting_columns(map_array(folder / "x.npy")), names)
-    arrays |= {"y": folders.write_array(folder, "y", checked.numpy())}
-    return (
-        arrays | {"split": folders.write_array(folder, "split", split)},
-        classes,
-        checked.ndim == 2,
-    )
+    return arrays, classes, checked.ndim == 2
 
 
 def _write_edges(

@@ -111,7 +111,7 @@ def partition_folder(
         raise InputError(f"{source} is in clusters already: give the folder from which it was made")
     room = room_within(memory)
     with whole_folder(target) as made:
-        method = _chosen(method, graph.edges, room)
+        method = _choose_method(method, graph.edges, room)
         with spinner("cutting the graph into clusters", shown=progress):
             parts = _clusters_of(graph, clusters, method, seed)
         with spinner("writing the graph in their order", shown=progress):
@@ -136,27 +136,31 @@ def _clusters_of(graph: Graph, count: int | None, method: str, seed: int) -> Clu
     return cut(count) if count else choose_clusters(cut, graph.num_nodes, share)[0]
 
 
-def _chosen(method: str, edges: CSR, room: int) -> str:
-    """Return the method for a graph, and say why; an error if it needs more than ``room`` bytes."""
+def _choose_method(method: str, edges: CSR, room: int) -> str:
+    """Return the method for a graph, and say why.
+
+    Raises:
+        InputError: the method needs more than ``room`` bytes.
+    """
     nodes = edges.num_nodes
     count = edges.num_edges
     needs = {
         "metis": metis.metis_bytes(nodes, count) + _NODE * nodes + _EDGE * count,
         "stream": streaming.stream_bytes(nodes, count),
     }
-    has = f"{size(room)} are left of --memory"
+    available = f"{size(room)} are left of --memory"
     if method == "auto":
         method = "metis" if needs["metis"] <= room else "stream"
         fits = "fits" if method == "metis" else "does not fit"
         log.info(
             f"METIS needs about {size(needs['metis'])} for {count:,} edges, which {fits}, as "
-            f"{has}: {method}"
+            f"{available}: {method}"
         )
     if (needed := needs.get(method, 0)) > room:
-        of = f"{nodes:,} nodes and {count:,} edges"
-        less = "" if method == "stream" else ", or --method stream"
+        hint = "give more" if method == "stream" else "give more, or --method stream"
         raise InputError(
-            f"{method} needs about {size(needed)} of memory for {of}, and {has}: give more{less}"
+            f"{method} needs about {size(needed)} of memory for {nodes:,} nodes and {count:,} "
+            f"edges, and {available}: {hint}"
         )
     return method
 
@@ -168,8 +172,8 @@ def _write_renumbered(
 
     Returns its manifest and the share of edges inside clusters.
     """
-    # It is written in blocks. A block's rows are read from the mapped arrays in ascending order of
-    # the old numbers.
+    # It is written in blocks of new numbers. A block's rows are read from the mapped arrays in
+    # ascending order of the old numbers, which is faster on a disk.
     manifest, tensors = open_arrays(source)
     old = {name: tensor.numpy() for name, tensor in tensors.items()}
     node = clusters.order.numpy()
@@ -177,7 +181,7 @@ def _write_renumbered(
     arrays, inside = _write_edges(old, clusters, most // _ENTRY, folder)
     for name in ("x", "y", "split"):
         array = old[name]
-        file = _like(old[name], folder, name)
+        file = _writer_like(array, folder, name)
         rows = max(most // array[:1].nbytes, 1)
         for start in range(0, len(node), rows):
             numbers = node[start : start + rows]
@@ -204,7 +208,9 @@ def _write_edges(
 
     Also returns how many edges are inside clusters.
     """
-    files = {name: _like(old[name], folder, name) for name in ("col", *EDGE_DATA) if name in old}
+    files = {
+        name: _writer_like(old[name], folder, name) for name in ("col", *EDGE_DATA) if name in old
+    }
     order = clusters.order.numpy()
     edges = CSR(torch.from_numpy(old["rowptr"]), torch.from_numpy(old["col"]))
     cluster_of = np.arange(len(clusters), dtype=np.int32).repeat(clusters.sizes)  # by new numbers
@@ -213,21 +219,21 @@ def _write_edges(
     rowptr = np.concatenate([[0], np.cumsum(np.diff(old["rowptr"])[order])])
     inside = 0
     for nodes in row_chunks(torch.from_numpy(rowptr), most, most):
-        part, entries_of_block = edges.rows(clusters.order[nodes])
-        source = place_of_node[part.col.numpy()]
-        target = part.targets().numpy() + nodes.start
+        edges_of_block, entries_of_block = edges.rows(clusters.order[nodes])
+        source = place_of_node[edges_of_block.col.numpy()]
+        target = edges_of_block.targets().numpy() + nodes.start
         inside += int((cluster_of[source] == cluster_of[target]).sum())
         # Equal edges keep their order, as their data may differ.
         sorting = np.lexsort((source, target))
         for name, file in files.items():
-            file.append(
-                source[sorting]
-                if name == "col"
-                else old[name][np.asarray(entries_of_block)[sorting]]
-            )
+            if name == "col":
+                file.append(source[sorting])
+            else:
+                file.append(old[name][np.asarray(entries_of_block)[sorting]])
     entries = {name: file.finish() for name, file in files.items()}
     return entries | {"rowptr": write_array(folder, "rowptr", rowptr)}, inside
 
 
-def _like(array: Array, folder: Path, name: str) -> ArrayWriter:
+def _writer_like(array: Array, folder: Path, name: str) -> ArrayWriter:
+    """Return a writer of an array of the same type, with rows of the same shape."""
     return ArrayWriter(folder, name, array.dtype, array.shape[1:])

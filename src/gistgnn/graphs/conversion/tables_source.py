@@ -62,6 +62,7 @@ class TablesSource:
                 name: place for place, name in enumerate(self._nodes.names) if name in _RESERVED
             }
             self._y = self._label_places()
+            self._require_columns()
             with naming(self.nodes_in):
                 unnamed = [
                     place for place in range(len(self._nodes.names)) if self._nodes.is_index(place)
@@ -112,24 +113,33 @@ class TablesSource:
         return source, target
 
     def _label_places(self) -> list[int]:
-        """Return the places of the columns of labels, or say which columns are missing."""
+        """Return the places of the columns of labels: of y, or else of y0, y1, ..."""
+        if _LABEL in self._place:
+            return [self._place[_LABEL]]
+        names = self._nodes.names
+        return [place for place, name in enumerate(names) if _SEVERAL.fullmatch(name)]
+
+    def _require_columns(self) -> None:
+        """Refuse a table of nodes without labels or a split, and say how to give them."""
+        if not self._y:
+            missing = _LABEL
+            ways = ["add a column y with the label of every node"]
+        elif _SPLIT not in self._place:
+            missing = _SPLIT
+            ways = ["add a column split with train, val, test or nothing for every node"]
+        else:
+            return
         table = self._nodes
-        places = [self._place[_LABEL]] if _LABEL in self._place else []
-        if not places:
-            places = [place for place, name in enumerate(table.names) if _SEVERAL.fullmatch(name)]
-        if not places or _SPLIT not in self._place:
-            candidates = [
-                name for place, name in enumerate(table.names) if not table.is_index(place)
-            ]
-            candidates = sorted(
-                set(candidates) - set(_RESERVED), key=lambda name: (name[-1:].isdigit(), name)
-            )
-            shown = printable(", ".join(candidates[:10]))
-            expected = f"expected y, split, and features: rename the one of {shown} that has it"
-            raise InputError(
-                f"{table.path}: there is no column {_SPLIT if places else 'y'}; {expected}"
-            )
-        return places
+        names = {name for place, name in enumerate(table.names) if not table.is_index(place)}
+        names -= {*_RESERVED, *(table.names[place] for place in self._y)}
+        # Names that end in a digit, such as f0, are most often features, so they come last.
+        candidates = sorted(names, key=lambda name: (name[-1:].isdigit(), name))
+        if candidates:
+            ways.insert(0, f"rename the one of {printable(', '.join(candidates[:10]))} that has it")
+        raise InputError(
+            f"{table.path}: there is no column {missing}; expected y, split, and features: "
+            f"{', or '.join(ways)}"
+        )
 
     def _check_index(self, connection: Any, place: int) -> None:
         """Leave a column without a name out, with a note.
@@ -279,7 +289,7 @@ class TablesSource:
             column = batch.column(name)
             flat = column.flatten() if hasattr(column, "flatten") else column
             if column.null_count or flat.null_count:
-                row = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
+                row = next(row for row, cell in enumerate(column.to_pylist()) if _lacks(cell))
                 raise InputError(self._problem(place, start + row))
             if hasattr(column, "offsets") and len(np.unique(np.diff(column.offsets))) > 1:
                 raise InputError(
@@ -376,6 +386,11 @@ class TablesSource:
         )
         joins = " ".join(f"LEFT JOIN {file} AS {end}s ON same_{end} = {end}s.same" for end in _ENDS)
         return f"SELECT {numbers} FROM (SELECT {texts}, {same} FROM {table.rows}) {joins}"
+
+
+def _lacks(cell: Any) -> bool:
+    """Tell whether a number, or one of a list of numbers, is missing."""
+    return cell is None or (isinstance(cell, list) and None in cell)
 
 
 def _splits(column: Any, start: int) -> npt.NDArray[np.uint8]:
