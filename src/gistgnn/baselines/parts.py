@@ -12,9 +12,9 @@ from torch import Tensor
 from gistgnn.accounting.costs import memory_of, require_theta_fits, slice_bytes, theta_bytes
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import DivergedError, InputError
-from gistgnn.fit.callbacks import note_missed_classes
 from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
 from gistgnn.fit.narrow import NarrowRuns, SavedState, score_wide_model, values_of
+from gistgnn.fit.notes import note_missed_classes
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
 from gistgnn.gist import GIST, run_to_end

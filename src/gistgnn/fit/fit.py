@@ -13,14 +13,9 @@ from gistgnn.accounting.costs import memory_of, slice_bytes, state_bytes, theta_
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.distributed import costs
 from gistgnn.errors import DivergedError, RankLostError
-from gistgnn.fit.callbacks import (
-    ProgressBar,
-    Run,
-    log_choices,
-    note_outcome,
-    note_untrained_parameters,
-)
+from gistgnn.fit.callbacks import ProgressBar, Run
 from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
+from gistgnn.fit.notes import log_choices, note_outcome, note_untrained_parameters
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
