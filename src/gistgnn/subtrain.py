@@ -19,6 +19,9 @@ from gistgnn.training.loss import Criterion
 
 log = logging.getLogger(__name__)
 
+# The settings of the runs that have left out a batch of one node, which each of them notes once.
+_NOTED: WeakValueDictionary[int, Training] = WeakValueDictionary()
+
 
 def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:
     """Return the loss of a batch.
@@ -84,16 +87,13 @@ def trains_on(sub: nn.Module, batch: Batch, training: Training) -> bool:
         return False
     if not norms_one_node(sub, batch):
         return True
-    if id(training) not in _NOTED:  # This is logged once in a run.
+    if id(training) not in _NOTED:
         _NOTED[id(training)] = training
         log.warning(
             "batches of one node are left out, as batch norm needs two: larger batches or another "
             "norm avoid them"
         )
     return False
-
-
-_NOTED: WeakValueDictionary[int, Training] = WeakValueDictionary()
 
 
 def norms_one_node(sub: nn.Module, batch: Batch) -> bool:
@@ -108,13 +108,13 @@ def _rows_of_norms(sub: nn.Module, batch: Batch) -> list[int]:
     ]
     if not norms:
         return []
-    alone = {
+    taking_one_node = {
         norm
         for module in sub.modules()
         if getattr(module, "allow_single_element", False)
         for norm in module.children()
     }
-    if alone.issuperset(norms):
+    if taking_one_node.issuperset(norms):
         return []
     if signature(sub).structure != "adj":
         return [len(batch.x)]
