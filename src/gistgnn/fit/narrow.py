@@ -270,6 +270,6 @@ def score_wide_model(setup: Setup, sampler: Sampler, progress: Progress) -> Scor
     return scorer
 
 
-def values_of(model: nn.Module) -> dict[str, Tensor]:
+def trained_values(model: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers of a result's model, without the scaling of features."""
     return {name: tensor.detach() for name, tensor in named_tensors(plain_model(model)).items()}
