@@ -226,9 +226,8 @@ def model_facts(spec: ModelSpec) -> dict[str, Any]:
     """
     model = spec.on_meta()
     facts = module_facts(model)
-    if any(True for _ in model.buffers()) or any(
-        _holds_tensors(module) for module in model.modules()
-    ):
+    has_buffers = any(True for _ in model.buffers())
+    if has_buffers or any(_holds_tensors(module) for module in model.modules()):
         facts |= _fixed_values(spec)
     specs = spec.tensor_specs().items()
     return facts | {f"shape of {name}": f"{list(shape)} {dtype}" for name, (shape, dtype) in specs}
@@ -244,11 +243,10 @@ def module_facts(model: nn.Module) -> dict[str, Any]:
         where = path or "the model"
         facts[f"class of {where}"] = type(module).__name__
         for name, value in vars(module).items():
-            if name not in _OF_EVERY_MODULE and (described := _described(value)) not in (
-                None,
-                [],
-                {},
-            ):
+            if name in _OF_EVERY_MODULE:
+                continue
+            described = _described(value)
+            if described not in (None, [], {}):
                 facts[f"{name} of {where}"] = described
         if enclosed := _enclosed(type(module).forward):
             facts[f"variables of the function around {where}"] = enclosed
@@ -298,11 +296,9 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
     if isinstance(value, (Enum, complex, torch.dtype)):
         return str(value)
     if isinstance(value, np.ndarray):
-        return (
-            digest_of([value.dtype.str, list(value.shape), value.tolist()])
-            if value.dtype != object
-            else "objects"
-        )
+        if value.dtype == object:
+            return "objects"
+        return digest_of([value.dtype.str, list(value.shape), value.tolist()])
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (int, float)):
@@ -325,11 +321,8 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
             for name, entry in vars(value).items()
             if isinstance(entry, (bool, int, float, str))
         }
-        facts = {
-            name: _described(entry)
-            for name, entry in {**numbers, **tensors}.items()
-            if name != "training"
-        }
+        numbers.pop("training", None)
+        facts = {name: _described(entry) for name, entry in {**numbers, **tensors}.items()}
         return {"class": type(value).__name__, **facts}
     if isinstance(value, partial):
         return [_described(entry, depth - 1) for entry in (value.func, value.args, value.keywords)]
@@ -341,8 +334,8 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
         defaults = [
             _described(values, depth - 1) for values in (value.__defaults__, value.__kwdefaults__)
         ]
-        does = [_code(value.__code__), defaults, _enclosed(value, depth - 1)]
-        return f"the function {value.__name__} {digest_of(plain(does))[:8]}"
+        meaning = [_code(value.__code__), defaults, _enclosed(value, depth - 1)]
+        return f"the function {value.__name__} {digest_of(plain(meaning))[:8]}"
     if isinstance(value, type) or hasattr(value, "__qualname__"):
         return _qualified_name(value)
     names = (
@@ -374,17 +367,18 @@ def _enclosed(function: Any, depth: int = _DEPTH) -> dict[str, Any]:
     """
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None) or ()
+    if code is None or depth == 0:
+        return {}
     variables: dict[str, Any] = {}
-    for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
+    for name, cell in zip(code.co_freevars, cells, strict=False):
+        if name == "__class__":
+            continue
         try:
             value = cell.cell_contents
         except ValueError:  # The variable has no value yet.
             continue
-        if (
-            name != "__class__"
-            and depth
-            and (described := _described(value, depth - 1)) is not None
-        ):
+        described = _described(value, depth - 1)
+        if described is not None:
             variables[name] = described
     return variables
 
