@@ -112,7 +112,7 @@ class Criterion:
             )
         if values.dim() > 1:
             values = values.flatten(1).mean(dim=1)
-        return values @ weights
+        return values @ weights.to(values.dtype)
 
     def check(self, outputs: int, targets: Tensor, weights: Tensor | None) -> None:
         """Raise InputError unless the loss takes random logits and has a gradient."""
@@ -185,6 +185,21 @@ def make_criterion(
     return Criterion(partial(_FUNCTIONS[name], **options), name, record)
 
 
+def _cross_entropy(
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    weight: Tensor | None = None,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Torch's cross-entropy, with class weights [C] of any type, such as float32 for float64."""
+    weight = None if weight is None else weight.to(logits.dtype)
+    return F.cross_entropy(
+        logits, targets, weight=weight, label_smoothing=label_smoothing, reduction=reduction
+    )
+
+
 def _binary_cross_entropy(
     logits: Tensor, targets: Tensor, *, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -196,7 +211,7 @@ def _binary_cross_entropy(
 
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
-    "cross-entropy": F.cross_entropy,
+    "cross-entropy": _cross_entropy,
     "binary-cross-entropy": _binary_cross_entropy,
     "mse": F.mse_loss,
     "l1": F.l1_loss,
