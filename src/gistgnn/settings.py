@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from gistgnn.errors import InputError
 from gistgnn.training import names
-from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, named_as
+from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, is_users_own, named_as
 from gistgnn.utils.checks import (
     LONGEST,
     MOST,
@@ -208,7 +208,7 @@ class Training:
         if self.class_weights is not None:
             set_field(self, "class_weights", names.as_weights(self.class_weights))
         of_loss = [name for name in ("class_weights", "label_smoothing") if getattr(self, name)]
-        if of_loss and (callable(self.loss) or ":" in (self.loss or "")):
+        if of_loss and is_users_own(self.loss):
             raise InputError(
                 f"{of_loss[0]} is given beside the loss {named_as(self.loss)}: set it in that loss"
             )

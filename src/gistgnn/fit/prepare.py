@@ -34,7 +34,7 @@ from gistgnn.settings import Training
 from gistgnn.theta.model_spec import values_of
 from gistgnn.training.loss import make_criterion, task_of
 from gistgnn.training.metric import NAMED, Metric, as_metric
-from gistgnn.training.names import NAMES, named_as
+from gistgnn.training.names import NAMES, is_users_own, named_as
 from gistgnn.training.optimizer import check_optimizer, check_schedule, update_rule
 from gistgnn.utils.checks import LONGEST, check_choice, check_flag, check_kind, check_number
 from gistgnn.utils.process_memory import available_bytes
@@ -167,7 +167,7 @@ class Setup:
     @property
     def any_outputs(self) -> bool:
         """Whether the model may have any number of outputs: loss and metric are the user's own."""
-        return callable(self.settings.loss) and callable(self.settings.metric)
+        return is_users_own(self.settings.loss) and is_users_own(self.settings.metric)
 
     @property
     def averages(self) -> bool:
@@ -378,7 +378,7 @@ def _with_targets_of_loss(graph: Graph, training: Training, gist: GlobalModel) -
     # Two classes and one output are one decision, as in plain torch; its label is the larger class.
     has_two_classes = not (graph.regression or graph.multi_label) and graph.num_classes == 2
     takes_classes = training.loss is None or task == "classes"
-    takes_any_outputs = task is None and callable(training.metric)
+    takes_any_outputs = task is None and is_users_own(training.metric)
     is_decision = has_two_classes and not takes_classes and not takes_any_outputs
     if is_decision and _count_outputs(gist) == 1:
         return replace(

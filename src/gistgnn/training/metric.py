@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, users_code
-from gistgnn.training.names import CLASS_METRICS, METRICS, check_choice, find_named, named_as
+from gistgnn.training.names import (
+    CLASS_METRICS,
+    METRICS,
+    adds_up,
+    check_choice,
+    find_named,
+    named_as,
+)
 from gistgnn.utils.checks import check_name, shown
 
 # A record has at most so many classes that a class is mistaken for.
@@ -41,7 +48,7 @@ class Metric:
     percent: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
+        if not (callable(self.function) or adds_up(self.function)):
             raise InputError(
                 f"metric is {shown(self.function)}, expected a function of (logits, targets)"
             )
@@ -60,7 +67,7 @@ class Metric:
         metric: Any = self.function
         sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)}"
         with users_code(f"the metric {self.name} fails for {sizes}"):
-            if not all(hasattr(metric, name) for name in ("update", "compute", "reset")):
+            if not adds_up(metric):
                 return self.number(metric(logits, targets))
             metric = metric.to(logits.device) if isinstance(metric, nn.Module) else metric
             metric.reset()
