@@ -228,6 +228,8 @@ def _score(name: str, logits: Tensor, targets: Tensor) -> float:
 
     with warnings.catch_warnings():  # What is undefined is NaN, which `Metric` refuses.
         warnings.simplefilter("ignore", UndefinedMetricWarning)
+        # The balanced accuracy is the mean over the true classes. Another prediction is but wrong.
+        warnings.filterwarnings("ignore", "y_pred contains classes not in y_true")
         return _score_by_sklearn(name, getattr(metrics, _SKLEARN[name]), logits, targets)
 
 

@@ -201,15 +201,18 @@ def _try_rule(training: Any) -> UpdateRule | None:
     other_entry = gradient.clone()
     other_entry[0, 0] = -3.0
     step = _measure_last_step(plain, gradient)
-    is_by_entry = bool(
-        torch.isclose(_measure_last_step(plain, other_entry), step, rtol=_ALIKE).view(-1)[1:].all()
-    )
-    if not is_by_entry:
+    step_with_other_entry = _measure_last_step(plain, other_entry)
+    if not _are_alike(step_with_other_entry.view(-1)[1:], step.view(-1)[1:]):
         return None
     larger_step = _measure_last_step(plain, 4 * gradient)
-    if torch.allclose(larger_step, step, rtol=_ALIKE):
+    if _are_alike(larger_step, step):
         return "adam"
-    return "sgd" if torch.allclose(larger_step, 4 * step, rtol=_ALIKE) else None
+    return "sgd" if _are_alike(larger_step, 4 * step) else None
+
+
+def _are_alike(step: Tensor, other: Tensor) -> bool:
+    """Whether two steps count as the same, however small the learning rate makes both."""
+    return torch.allclose(step, other, rtol=_ALIKE, atol=0.0)
 
 
 def _measure_last_step(training: Any, gradient: Tensor) -> Tensor:
