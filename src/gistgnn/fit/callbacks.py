@@ -139,11 +139,11 @@ class Log(Callback):
         written = getattr(self._logger, "step", 0)
         if run.part:
             self._steps_before = self._last_step
-        if run.part and isinstance(written, int) and written > self._last_step:
-            # An earlier process has written entries of this narrow model, which goes on.
-            steps_of_model = run.history[-1]["step"] if run.history else 0
-            self._steps_before = written - 1 - steps_of_model
-            return
+            if isinstance(written, int) and written > self._last_step:
+                # An earlier process has written entries of this narrow model, which goes on.
+                steps_of_model = run.history[-1]["step"] if run.history else 0
+                self._steps_before = written - 1 - steps_of_model
+                return
         for entry in run.history:
             if not isinstance(written, int) or entry["step"] >= written:
                 self.on_evaluation(run, entry)
@@ -153,12 +153,16 @@ class Log(Callback):
             self.attempt(lambda: self._write(entry))
 
     def _write(self, entry: dict[str, Any]) -> None:
+        """Give the logger the numbers of an entry, with the step of all narrow models together."""
         write = getattr(self._logger, "log", self._logger)
         numbers = {name: value for name, value in entry.items() if isinstance(value, (int, float))}
         numbers["step"] += self._steps_before
         self._last_step = int(numbers["step"])
-        takes_step = "step" in signature(write).parameters
-        write(numbers, **({"step": numbers.pop("step")} if takes_step else {}))
+        if "step" in signature(write).parameters:
+            step = numbers.pop("step")
+            write(numbers, step=step)
+        else:
+            write(numbers)
 
     def attempt(self, work: Callable[[], None]) -> None:
         """Do something with the logger, unless it has failed before.

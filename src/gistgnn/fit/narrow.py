@@ -189,6 +189,7 @@ class SavedState:
         return None if newest is None else newest.name
 
     def _read(self, name: str) -> None:
+        """Read the state and this rank's tensors out of a checkpoint of the folder."""
         assert self._saving is not None
         checkpoint = Checkpoint(self._saving.path / name, self._fingerprint)
         self.saved = checkpoint.state_as(dict[str, Any])
@@ -209,6 +210,7 @@ class SavedState:
             return
         checkpoints = Checkpoints(self._saving.path)
         rank = self._ranks.rank
+        files = sum(self._ranks.gather(bool(tensors)))  # One of every rank that has tensors.
 
         def write() -> None:
             parts = {f"{rank}/{name}": Part.whole(tensor) for name, tensor in tensors.items()}
@@ -219,7 +221,6 @@ class SavedState:
                 checkpoints.place(number).mkdir(parents=True, exist_ok=True)
             checkpoints.complete(number, plain(dict(state)), self._fingerprint, files)
 
-        files = sum(self._ranks.gather(bool(tensors)))
         self._ranks.together(lambda: write() if tensors else None)
         self._ranks.lead(complete)
 
