@@ -287,7 +287,10 @@ class GlobalModel:
             yield self.theta
 
     def _leave_earlier_theta(self) -> None:
-        """Give up the Θ from before the run, as the run is no longer refused."""
+        """Give up the Θ from before the run, as the run is no longer refused.
+
+        The files of the new one move to their place, and rounds may change its values.
+        """
         if self._before is not None:
             earlier = self._before["_theta"]
             self._before = None
