@@ -140,6 +140,12 @@ UNFIT: list[tuple[str, Any, Tensor, dict[str, Any]]] = [
         LOGITS,
         {"regression": True},
     ),
+    (
+        "class_weights is given, but the loss is mse",
+        None,
+        LOGITS,
+        {"regression": True, "class_weights": "balanced"},
+    ),
     ("class_weights has 2 numbers, expected 3", None, CLASSES, {"class_weights": [1.0, 2.0]}),
     (
         "label_smoothing is 0.1, but the loss is binary-cross-entropy",

@@ -179,6 +179,11 @@ def make_criterion(
         raise InputError(
             f"label_smoothing is {label_smoothing}, but the loss is {name}: use cross-entropy"
         )
+    if class_weights is not None and regression:
+        raise InputError(
+            f"class_weights is given, but the loss is {name}, and numbers have no classes: leave "
+            "it out"
+        )
     options: dict[str, Any] = {"label_smoothing": label_smoothing} if label_smoothing else {}
     if class_weights is not None:
         options["weight"] = _compute_weights(class_weights, targets, classes)
