@@ -31,8 +31,6 @@ __all__ = [
     "Log",
     "Loop",
     "Metric",
-]
-__all__ += [
     "Parts",
     "RankLostError",
     "Result",
@@ -42,8 +40,9 @@ __all__ += [
     "WidthScaling",
     "join",
     "load",
+    "load_run",
+    "widen",
 ]
-__all__ += ["load_run", "widen"]
 
 __getattr__ = lazy_attributes(
     __name__,

@@ -1,6 +1,4 @@
-"""`gistgnn` and `python -m gistgnn`: the command line, as the installed script and torchrun start
-it.
-"""
+"""The command line, as the installed script, `python -m gistgnn` and torchrun start it."""
 
 import os
 import sys

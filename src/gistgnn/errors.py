@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from unicodedata import category
 
-_LONGEST = 160  # The characters of a reason.
+_LONGEST_REASON = 160  # In characters.
 # The characters of a line, and of its end where its middle is left out.
 _LONGEST_LINE = 700
 _END = 200
@@ -47,8 +47,7 @@ class DivergedError(GistError):
     def __init__(self, round_number: int, what: str) -> None:
         super().__init__(
             f"training diverged in round {round_number + 1}: {what}; the parameters from before "
-            "that round are kept; "
-            "try a smaller learning rate or clip the gradient"
+            "that round are kept; try a smaller learning rate or clip the gradient"
         )
         self.round_number = round_number
         self.what = what
@@ -62,10 +61,8 @@ class DivergedError(GistError):
         """
         self.args = (
             f"training diverged in round {self.round_number + 1}: {self.what}, and also untrained "
-            "the "
-            f"model's output is not finite for {nodes}; the parameters from before that round are "
-            "kept; see what the "
-            "model does with these nodes, or leave them out",
+            f"the model's output is not finite for {nodes}; the parameters from before that round "
+            "are kept; see what the model does with these nodes, or leave them out",
         )
 
     def __reduce__(self) -> tuple[type["DivergedError"], tuple[int, str]]:
@@ -87,9 +84,9 @@ def printable(text: object) -> str:
 def one_line(text: object) -> str:
     """Return a text as `printable` does; the middle of a very long one is left out."""
     line = printable(text)
-    return (
-        line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - _END]} ... {line[-_END:]}"
-    )
+    if len(line) <= _LONGEST_LINE:
+        return line
+    return f"{line[: _LONGEST_LINE - _END]} ... {line[-_END:]}"
 
 
 def reason(error: BaseException) -> str:
@@ -98,8 +95,8 @@ def reason(error: BaseException) -> str:
     An example is "BadZipFile: File is not a zip file".
     """
     text = " ".join(str(error).split())
-    if len(text) > _LONGEST:
-        text = text[:_LONGEST].rstrip() + "..."
+    if len(text) > _LONGEST_REASON:
+        text = text[:_LONGEST_REASON].rstrip() + "..."
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
@@ -119,7 +116,7 @@ def users_code(failure: str, advice: str = "") -> Iterator[None]:
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Tell whether an error says that Python, NumPy or torch could not get memory."""
+    """Whether an error says that Python, NumPy or torch could not get memory."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"

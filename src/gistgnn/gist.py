@@ -167,7 +167,7 @@ class GIST(GlobalModel):
         check_kind(
             "training", training, (Training, str), "a Training, 'split' or 'each'", none=True
         )
-        complete_settings = self._choose(training, settings)
+        complete_settings = self._complete_settings(training, settings)
         # Also where the caller has turned gradients off.
         with denormals_as_zero(), torch.inference_mode(False), torch.enable_grad(), self._run():
             arguments = FitArguments(
@@ -206,7 +206,9 @@ class GIST(GlobalModel):
         arguments = FitArguments(sampling=sampling, evaluation=evaluation, **options)
         return fingerprint_of(prepare(self, graph, training, arguments))
 
-    def _choose(self, training: Training | str | None, settings: Mapping[str, Any]) -> Training:
+    def _complete_settings(
+        self, training: Training | str | None, settings: Mapping[str, Any]
+    ) -> Training:
         """Return the complete settings of a run, which were given as a `Training` or one by one."""
         names = {field.name for field in fields(Training)}
         if unknown := sorted(settings.keys() - names):
@@ -223,6 +225,5 @@ class GIST(GlobalModel):
             if training is not None:
                 chosen["training"] = training
             training = Training(**chosen)
-        hidden = [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]
-        is_plain = self.width_scaling is None and self.sub_gcns > 1
-        return complete(training, self.workers, hidden if is_plain else ())
+        rates_follow_m = self.width_scaling is None and self.sub_gcns > 1
+        return complete(training, self.workers, self.split_widths if rates_follow_m else ())

@@ -76,27 +76,28 @@ class GlobalModel:
         )
         self.widths = check_widths(widths, input_axis)
         self.device = usable_device(device)
-        fixed: Any = whole if isinstance(whole, (list, tuple, set, frozenset, range)) else (whole,)
-        fixed = [check_count("whole", axis, least=0) for axis in fixed]
+        given_axes: Any = whole
+        if not isinstance(whole, (list, tuple, set, frozenset, range)):
+            given_axes = [whole]
+        whole_axes = [check_count("whole", axis, least=0) for axis in given_axes]
         self.input_axis = None if input_axis is None else operator.index(input_axis)
-        splits = sub_gcns != 1 and not set(fixed).issuperset(range(len(self.widths)))
+        splits = sub_gcns != 1 and not set(whole_axes).issuperset(range(len(self.widths)))
         self.layout = infer_layout(
             build, self.widths, shared=self.shared, input_axis=self.input_axis, splits=splits
         )
-        features = self.layout.features(self.widths)
         self.ranks: World = ranks or Alone()
-        m = 1 if sub_gcns is None else sub_gcns
-        options: dict[str, Any] = {
-            "kind": partition,
-            "names": axis_names,
-            "refusal": self.layout.refusal,
-        }
-        self.partition = Partition(features, m, whole=fixed, seed=self.seed, **options)
-        hidden = [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]
-        if sub_gcns is None and hidden:
-            self.partition = self.partition.split_into(
-                max(chosen_sub_gcns(max(hidden)), self.ranks.count)
-            )
+        self.partition = Partition(
+            self.layout.features(self.widths),
+            1 if sub_gcns is None else sub_gcns,
+            whole=whole_axes,
+            kind=partition,
+            seed=self.seed,
+            names=axis_names,
+            refusal=self.layout.refusal,
+        )
+        if sub_gcns is None and self.split_widths:
+            m = max(chosen_sub_gcns(max(self.split_widths)), self.ranks.count)
+            self.partition = self.partition.split_into(m)
         check_choice("width_scaling", width_scaling, WIDTH_SCALINGS)
         check_count("base_width", base_width)
         self.width_scaling: WidthScaling | None = None
@@ -126,7 +127,7 @@ class GlobalModel:
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
         # Whether Θ may have other values than those of the seed.
-        self._has_begun = False
+        self._differs_from_seed = False
         self._was_resumed = False  # Whether an earlier process has left Θ.
         self._recent = Recent()
         # How the last run of `fit` has scaled the features.
@@ -154,6 +155,11 @@ class GlobalModel:
     def sub_gcns(self) -> int:
         """m, the number of sub-GCNs."""
         return self.partition.sub_gcns
+
+    @property
+    def split_widths(self) -> list[int]:
+        """The widths of the hidden layers that are split into blocks if m > 1."""
+        return [self.widths[axis] for axis in self.partition.split if axis != self.input_axis]
 
     @property
     def workers(self) -> int:
@@ -205,7 +211,7 @@ class GlobalModel:
             return False
         self._theta = theta
         self.next_round = theta.place.round
-        self._has_begun = True
+        self._differs_from_seed = True
         self._was_resumed = True
         return True
 
@@ -215,7 +221,7 @@ class GlobalModel:
 
     def begin_round(self) -> Round:
         """Return the sub-GCNs of the next round (subGCNs), for a user's own training loop."""
-        return self._begin_round(self._called_by_user)
+        return self._begin_round(self._make_sub_gcn_for_user)
 
     def take_round(self, *, keeps_moments: bool) -> Round:
         """Return the sub-GCNs of the next round (subGCNs), for `fit`.
@@ -223,10 +229,11 @@ class GlobalModel:
         Args:
             keeps_moments: whether moments stay with Θ after the round.
         """
-        return self._begin_round(self._sub_gcn, keeps_moments=keeps_moments)
+        return self._begin_round(self._make_sub_gcn, keeps_moments=keeps_moments)
 
     def _begin_round(self, make: Make, *, keeps_moments: bool = False) -> Round:
-        self._go_on()
+        """Return the sub-GCNs of the next round, as modules that `make` returns."""
+        self._leave_earlier_theta()
         blocks = self.blocks(self.next_round)
         round_ = Round(
             self.theta,
@@ -250,7 +257,7 @@ class GlobalModel:
             "next_round",
             "scaling",
             "_mean",
-            "_has_begun",
+            "_differs_from_seed",
             "_was_resumed",
         )
         self._before = {name: getattr(self, name) for name in names}
@@ -263,7 +270,7 @@ class GlobalModel:
                 vars(self).update(self._before)
             raise
         else:
-            self._go_on()
+            self._leave_earlier_theta()
         finally:
             self._before = None
 
@@ -279,15 +286,18 @@ class GlobalModel:
                 self._theta = self._make_theta(self.trained_spec, anew=True)
             yield self.theta
 
-    def _go_on(self) -> None:
-        """Give up the Θ from before the run, as the run is no longer refused."""
+    def _leave_earlier_theta(self) -> None:
+        """Give up the Θ from before the run, as the run is no longer refused.
+
+        The files of the new one move to their place, and rounds may change its values.
+        """
         if self._before is not None:
             earlier = self._before["_theta"]
             self._before = None
             if earlier is not None and earlier is not self._theta:
                 earlier.give_up()
         self.theta.replace_older()
-        self._has_begun = True
+        self._differs_from_seed = True
 
     @contextmanager
     def _run(self) -> Iterator[None]:
@@ -372,12 +382,12 @@ class GlobalModel:
                 "trains from scratch: go on by gist.rounds or Loop, choose another folder, or "
                 "remove this one"
             )
-        has_other_values = self._has_begun or averages or was_mean or init is not None
+        has_other_values = self._differs_from_seed or averages or was_mean or init is not None
         if resumed or has_other_values:
             self._theta = self._make_theta(
                 self._initial_spec(init), anew=resumed or self._theta is not None
             )
-            self._has_begun = averages or init is not None
+            self._differs_from_seed = averages or init is not None
             self._was_resumed = False
         self.next_round = 0
 
@@ -402,11 +412,11 @@ class GlobalModel:
             replace(self.trained_spec, init=zeros), anew=self._theta is not None
         )
         self._was_resumed = False
-        self._go_on()
+        self._leave_earlier_theta()
         readout: Collection[str] = ()
         if sub_gcns > 1:
             readout = readout_of(self.build, self.layout, self.widths)
-        round_ = Round(self.theta, 0, partition.blocks(0), self._sub_gcn, self.input_axis)
+        round_ = Round(self.theta, 0, partition.blocks(0), self._make_sub_gcn, self.input_axis)
         for i, sub in zip(round_.members, round_, strict=True):
             fill(sub, as_part(self.layout, parts(i), readout, sub_gcns))
         round_.aggregate()
@@ -414,6 +424,7 @@ class GlobalModel:
         self.next_round = self.theta.place.round
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
+        """Return a Θ with the values of a model; `anew`: it takes the place of an earlier one."""
         try:
             require_theta_fits(spec, self.store, self.ranks.count)
         except InputError:
@@ -428,13 +439,13 @@ class GlobalModel:
                 self._before |= {
                     "_theta": None,
                     "next_round": 0,
-                    "_has_begun": False,
+                    "_differs_from_seed": False,
                     "_was_resumed": False,
                 }
         with torch.inference_mode(False):  # Rounds write into it, in whatever mode it was made.
             return Theta.make(self.store, spec, self.ranks, replace=anew)
 
-    def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
+    def _make_sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
         """Return a module of the blocks' widths, which is that of the last round if they fit."""
         widths = self.layout.widths(map(len, blocks))
         if i not in self._modules or self._modules[i][0] != widths:
@@ -444,8 +455,8 @@ class GlobalModel:
             )
         return self._modules[i][1]
 
-    def _called_by_user(self, i: int, blocks: Blocks) -> nn.Module:
-        """Return the same module, for a user's own training loop."""
-        sub = self._sub_gcn(i, blocks)
+    def _make_sub_gcn_for_user(self, i: int, blocks: Blocks) -> nn.Module:
+        """Return the same module, which multiplies by our matrices when a user's loop calls it."""
+        sub = self._make_sub_gcn(i, blocks)
         multiply_when_called(sub, self._recent)
         return sub

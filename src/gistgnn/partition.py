@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -113,15 +114,19 @@ class Partition:
             if axis in self.whole:
                 axes.append([torch.arange(d)] * m)
                 continue
-            rng = generator(self.seed, "blocks", draw, axis)
-            if self.kind == "balanced":
-                owner = rng.permutation(np.arange(d) % m)
-            else:
-                owner = rng.integers(m, size=d)
-            while self.kind == "categorical" and len(np.unique(owner)) < m:
-                owner = rng.integers(m, size=d)
-            axes.append([torch.from_numpy(np.flatnonzero(owner == i)) for i in range(m)])
+            owners = self._draw_owners(generator(self.seed, "blocks", draw, axis), d)
+            axes.append([torch.from_numpy(np.flatnonzero(owners == i)) for i in range(m)])
         return list(zip(*axes, strict=True))
+
+    def _draw_owners(self, rng: np.random.Generator, features: int) -> npt.NDArray[np.int64]:
+        """Return for each of the features of an axis the sub-GCN that gets it."""
+        m = self.sub_gcns
+        if self.kind == "balanced":
+            return rng.permutation(np.arange(features) % m)
+        while True:
+            owners = rng.integers(m, size=features)
+            if len(np.unique(owners)) == m:
+                return owners
 
     def sizes(self, draw: int) -> list[tuple[int, ...]]:
         """Return the sizes of the blocks of one draw, for each sub-GCN one per axis.
@@ -133,7 +138,7 @@ class Partition:
         m = self.sub_gcns
         axes = list[list[int]]()
         for axis, d in enumerate(self.features):
-            larger = d % m  # So many blocks have one feature more than the others.
+            larger = d % m  # This many blocks have one feature more than the others.
             if axis in self.whole:
                 axes.append([d] * m)
             else:

@@ -134,6 +134,7 @@ class Round:
         return self.is_open and self._theta.place.written
 
     def _check_not_written(self, i: int, was_written: bool) -> None:
+        """Refuse to go on with sub-GCN i if the caller has aggregated inside the loop."""
         if self.is_written and not was_written:
             raise InputError(
                 f"round {self.number + 1} has been written back, and sub-GCN {i} has not trained: "
@@ -221,6 +222,7 @@ class Round:
         return self._means
 
     def _check_unchanged(self) -> None:
+        """Refuse a second `aggregate` if a sub-GCN has changed since the first one."""
         for i, sums in self._sums.items():
             if not torch.equal(_sums_of(_floating(trained_tensors(self._loaded[i]))), sums):
                 raise InputError(
@@ -228,17 +230,18 @@ class Round:
                     "since: call aggregate once, when all sub-GCNs have trained"
                 )
 
-    def _load(self, i: int, module: int, values: Mapping[str, Tensor] | None = None) -> None:
+    def _load(self, i: int, module_number: int, values: Mapping[str, Tensor] | None = None) -> None:
         """Make sub-GCN i, unless it is loaded.
 
         Args:
             i: its number.
-            module: the number of the module that becomes this sub-GCN.
+            module_number: of the module that becomes this sub-GCN: i, or 0 if the sub-GCNs are made
+                one at a time and use the same module.
             values: its parameters and buffers. Defaults to its slice of Θ.
         """
         if i in self._loaded:
             return
-        sub = self._make(module, self.blocks[i])
+        sub = self._make(module_number, self.blocks[i])
         fill(sub, self._theta.slice_of(i) if values is None else values)
         if self._scales:
             tensors = named_tensors(sub)
@@ -289,13 +292,13 @@ def _means_of(numbers: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
 
 
 def _floating(trained: Trained) -> dict[str, Tensor]:
-    """The floating-point parameters and buffers of a sub-GCN, by name."""
+    """Return the floating-point parameters and buffers of a sub-GCN, by name."""
     tensors = {name_of(key): tensor for key, tensor in trained.items() if key.startswith(THETA)}
     return {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
 
 
 def _sums_of(tensors: Mapping[str, Tensor]) -> Tensor:
-    """The sum of each tensor: one that is finite has finite entries alone."""
+    """Return the sum of each tensor: one that is finite has finite entries alone."""
     if not tensors:
         return torch.zeros(0)
     if all(tensor.device.type == "cuda" for tensor in tensors.values()):

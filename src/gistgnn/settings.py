@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from gistgnn.errors import InputError
 from gistgnn.training import names
-from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, named_as
+from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS, NAMES, is_users_own, named_as
 from gistgnn.utils.checks import (
     LONGEST,
     MOST,
@@ -195,7 +195,6 @@ class Training:
     def __post_init__(self) -> None:
         if self.budget is not None:
             self._check_budget()
-            set_field(self, "epochs", None)
         check_settings(self)
         if self.epochs is not None:
             set_field(self, "epochs", as_epochs(self.epochs))
@@ -209,7 +208,7 @@ class Training:
         if self.class_weights is not None:
             set_field(self, "class_weights", names.as_weights(self.class_weights))
         of_loss = [name for name in ("class_weights", "label_smoothing") if getattr(self, name)]
-        if of_loss and (callable(self.loss) or ":" in (self.loss or "")):
+        if of_loss and is_users_own(self.loss):
             raise InputError(
                 f"{of_loss[0]} is given beside the loss {named_as(self.loss)}: set it in that loss"
             )
@@ -222,7 +221,7 @@ class Training:
 
     def _check_budget(self) -> None:
         set_field(self, "budget", check_number("budget", self.budget, above=True, below=LONGEST))
-        if self.epochs:
+        if self.epochs is not None:
             raise InputError("epochs is given beside a budget, which chooses it: leave one out")
         for name in ("local_steps", "evaluate_every"):
             if getattr(self, name) != getattr(Training, name):
@@ -346,13 +345,13 @@ class Training:
         from gistgnn.training.optimizer import CLASSES, eager, scale_rates
 
         parameters = list(parameters)
-
         make: Any = names.find_named("optimizer", self.optimizer)
         # A user's optimiser may lack an argument that is 0 here.
         arguments = {"weight_decay": self.weight_decay, "momentum": self.momentum}
         arguments = {name: value for name, value in arguments.items() if value}
         if isinstance(make, str):
-            # `fused` makes a step one pass over the parameters, on the CPU as well.
+            # `fused` makes a step one pass over the parameters, on the CPU as well. A weight decay
+            # of 0 is passed on, too: it is not AdamW's own default.
             make = partial(eager(CLASSES[make]), weight_decay=self.weight_decay, fused=True)
         optimizer = make(parameters, lr=self.first_lr, **arguments)
         if rate_factors is not None:

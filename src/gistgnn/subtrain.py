@@ -19,6 +19,9 @@ from gistgnn.training.loss import Criterion
 
 log = logging.getLogger(__name__)
 
+# The settings of the runs that have left out a batch of one node, which each of them notes once.
+_NOTED: WeakValueDictionary[int, Training] = WeakValueDictionary()
+
 
 def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:
     """Return the loss of a batch.
@@ -36,19 +39,21 @@ def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> T
     """
     targets = batch.y[batch.loss_nodes]
     logits = logits.float() if logits.dtype == torch.bfloat16 else logits
+    weights = batch.loss_weights
     if training is not None and isinstance(training.loss, Criterion):
-        return training.loss(logits, targets, batch.loss_weights)
+        return training.loss(logits, targets, weights)
     if targets.dim() == 1 and logits.dim() == 3:
-        return cross_entropy(logits, targets, batch.loss_weights)
+        return cross_entropy(logits, targets, None if weights is None else weights.to(logits.dtype))
     # These are torch's own, so that a user's loop gives the same bits.
     loss = F.cross_entropy if targets.dim() == 1 else F.binary_cross_entropy_with_logits
-    if logits.dim() == 2 and batch.loss_weights is None:
+    if logits.dim() == 2 and weights is None:
         return loss(logits, targets)
     if targets.dim() == 1:
         losses = loss(logits, targets, reduction="none")
     else:
         losses = loss(logits, targets.expand_as(logits), reduction="none").mean(dim=-1)
-    return losses.mean(dim=-1) if batch.loss_weights is None else losses @ batch.loss_weights
+    # A model of float64 has losses of float64, while weights are float32.
+    return losses.mean(dim=-1) if weights is None else losses @ weights.to(losses.dtype)
 
 
 def subtrain(
@@ -84,16 +89,13 @@ def trains_on(sub: nn.Module, batch: Batch, training: Training) -> bool:
         return False
     if not norms_one_node(sub, batch):
         return True
-    if id(training) not in _NOTED:  # This is logged once in a run.
+    if id(training) not in _NOTED:
         _NOTED[id(training)] = training
         log.warning(
             "batches of one node are left out, as batch norm needs two: larger batches or another "
             "norm avoid them"
         )
     return False
-
-
-_NOTED: WeakValueDictionary[int, Training] = WeakValueDictionary()
 
 
 def norms_one_node(sub: nn.Module, batch: Batch) -> bool:
@@ -108,13 +110,13 @@ def _rows_of_norms(sub: nn.Module, batch: Batch) -> list[int]:
     ]
     if not norms:
         return []
-    alone = {
+    taking_one_node = {
         norm
         for module in sub.modules()
         if getattr(module, "allow_single_element", False)
         for norm in module.children()
     }
-    if alone.issuperset(norms):
+    if taking_one_node.issuperset(norms):
         return []
     if signature(sub).structure != "adj":
         return [len(batch.x)]

@@ -11,6 +11,7 @@ from gistgnn import GIST, InputError, Parts
 from gistgnn.baselines import Ensemble
 from gistgnn.distributed import Ranks
 from gistgnn.fit import trials
+from gistgnn.fit.callbacks import Callback, Run
 from gistgnn.fit.saving import Saving
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn.scaling import plain_model
@@ -51,6 +52,7 @@ def trained(
         "history": quiet(result.history),
         "test": result.test,
         "interrupted": result.interrupted,
+        "stopped_by": result.stopped_by,
         "steps": result.progress.steps,
     }
 
@@ -58,18 +60,28 @@ def trained(
 def train_on_rank(ranks: Ranks, folder: Path) -> dict[str, dict[str, Any]]:
     found = {method: trained(method, ranks) for method in METHODS}
     found["rows"] = trained("parts", ranks, Store.in_run("disk", folder / "theta", share="rows"))
+    found["stopped"] = trained("parts", ranks, callbacks=[StopSecondPart()])
     return found
+
+
+class StopSecondPart(Callback):
+    def on_round_end(self, run: Run, loss: float) -> None:
+        if run.part == "part 2 of 4":
+            run.stop()
 
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_parts_on_ranks_are_those_of_one_process(count: int, tmp_path: Path) -> None:
     every = on_ranks(count, train_on_rank, tmp_path)
     expected = {method: trained(method) for method in METHODS}
-    for kind, method in (("parts", "parts"), ("ensemble", "ensemble"), ("rows", "parts")):
+    expected["rows"] = expected["parts"]
+    expected["stopped"] = trained("parts", callbacks=[StopSecondPart()])
+    assert expected["stopped"]["stopped_by"] == "callback"
+    for kind in expected:
         for found in every:
-            for key in ("history", "test", "interrupted", "steps"):
-                assert found[kind][key] == expected[method][key], (kind, key)
-        for name, tensor in expected[method]["model"].items():
+            for key in ("history", "test", "interrupted", "stopped_by", "steps"):
+                assert found[kind][key] == expected[kind][key], (kind, key)
+        for name, tensor in expected[kind]["model"].items():
             assert torch.equal(every[0][kind]["model"][name], tensor), (kind, name)
 
 

@@ -157,6 +157,8 @@ def test_settings_out_of_range_are_refused() -> None:
             Training(number)  # type: ignore[arg-type]
     with refused("weight_decay is None"):
         Training(1, weight_decay=None)  # type: ignore[arg-type]
+    with refused("epochs is given beside a budget"):
+        Training(0, budget=3.0)
     for said, own in OF_TRAINING.items():
         with refused(said):
             Training(**own)

@@ -120,7 +120,8 @@ def test_settings_are_the_same_however_they_are_given(
         *words, *(["--sampler", "clusters"] if method in ("local-sgd", "data-parallel") else [])
     )
     gist = trainer(method, m, hidden, width_scaling=scaling)
-    assert gist._choose(None, given) == gist._choose(Training(**given), {}) == config.training
+    completed = gist._complete_settings(None, given)
+    assert completed == gist._complete_settings(Training(**given), {}) == config.training
     from_python = RunConfig(
         "cora", config.model, m, method, training=Training(**given), width_scaling=scaling
     )

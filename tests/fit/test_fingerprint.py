@@ -259,6 +259,54 @@ class Pair(nn.Module):
         return self.conv2(self.conv1(x, edge_index).relu(), edge_index)
 
 
+class Weighted(nn.Module):
+    """A loss with settings of several kinds, none of which is a parameter or a buffer."""
+
+    def __init__(self, powers: list[float], scale: float = 1.0, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.powers = powers
+        self.scale = torch.tensor(scale)
+        self.inner = nn.CrossEntropyLoss(label_smoothing=smoothing)
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return self.scale * self.inner(logits, targets) ** self.powers[0]
+
+
+class Share:
+    """A metric that adds up what it is given, as those of torchmetrics do."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.right: list[float] = []
+
+    def update(self, logits: Tensor, targets: Tensor) -> None:
+        self.right += (logits.argmax(dim=1) == targets).float().tolist()
+
+    def compute(self) -> float:
+        return sum(self.right) / len(self.right)
+
+
+def test_losses_with_other_settings_are_others() -> None:
+    losses = [Weighted([1.0]), Weighted([2.0]), Weighted([1.0], 2.0), Weighted([1.0], 1.0, 0.1)]
+    gist = GIST(Own, (8,), 2)
+    names = {
+        gist.fingerprint(GRAPH, Training(epochs=2, loss=loss))["settings"]["loss"]
+        for loss in (*losses, Weighted([1.0]))
+    }
+    assert len(names) == len(losses)
+
+
+def test_a_metric_that_has_scored_a_run_is_the_same_metric() -> None:
+    metric = Share()
+    gist = GIST(Own, (8,), 2)
+    before = gist.fingerprint(GRAPH, Training(epochs=2, metric=metric))
+    gist.fit(GRAPH, epochs=2, metric=metric, progress=False)
+    assert metric.right
+    assert gist.fingerprint(GRAPH, Training(epochs=2, metric=metric)) == before
+
+
 def test_a_result_is_not_loaded_into_a_model_with_other_layers(tmp_path: Path) -> None:
     def build(widths: tuple[int, ...], **options: Any) -> nn.Module:
         return GCN(7, widths, 3, **{"norm": "layer", "dropout": 0.1, **options})

@@ -90,6 +90,22 @@ def test_patience_and_the_direction_of_the_score() -> None:
     assert (loop.progress.best_round, loop.progress.stopped_early) == (7, False)
 
 
+def test_a_loop_that_its_patience_has_ended_stays_over_unless_it_becomes_longer(
+    tmp_path: Path,
+) -> None:
+    def again(patience: int) -> Loop:
+        falling = iter(range(100, 0, -1))
+        saving = Saving(tmp_path / "loop", resume=True)
+        return train(
+            Loop(make(), 50, lambda model: next(falling), patience=patience, saving=saving)
+        )
+
+    for patience, rounds in ((3, 4), (3, 4), (5, 6), (2, 6)):
+        loop = again(patience)
+        assert (loop.progress.rounds, loop.progress.stopped_by) == (rounds, "patience")
+        assert loop.progress.best_round == 1
+
+
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_a_loop_that_was_left_is_resumed(tmp_path: Path, kind: str) -> None:
     def again() -> Loop:

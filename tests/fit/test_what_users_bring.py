@@ -51,6 +51,7 @@ def test_a_sampler_that_weights_its_nodes_takes_a_loss_for_each_node() -> None:
 
 
 LARGER = tiny_graph(300)
+TWO_CLASSES = replace(GRAPH, y=GRAPH.y.clamp(max=1), num_classes=2)
 
 
 def data(y: Tensor) -> Data:
@@ -108,17 +109,28 @@ def test_a_metric_is_computed_over_a_split_at_once_however_the_output_is() -> No
         )
 
 
-def test_loss_and_metric_of_the_user_allow_any_number_of_outputs() -> None:
-    def loss(logits: Tensor, targets: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(logits[:, 0], (targets > 0).float())
+def above_zero(logits: Tensor, targets: Tensor) -> Tensor:
+    """A loss of the decision between class 0 and the others."""
+    return F.binary_cross_entropy_with_logits(logits[:, 0], (targets > 0).float())
 
-    def hits(logits: Tensor, targets: Tensor) -> Tensor:
-        return ((logits[:, 0] > 0) == (targets > 0)).float().mean()
 
-    result = fit(GIST(one_output, (8,), 2), loss=loss, metric=hits, epochs=60)
+def hits(logits: Tensor, targets: Tensor) -> Tensor:
+    return ((logits[:, 0] > 0) == (targets > 0)).float().mean()
+
+
+@pytest.mark.parametrize("graph", [GRAPH, TWO_CLASSES], ids=["three classes", "two classes"])
+def test_loss_and_metric_of_the_user_allow_any_number_of_outputs(graph: Graph) -> None:
+    result = fit(GIST(one_output, (8,), 2), graph, loss=above_zero, metric=hits, epochs=60)
     assert list(result.test) == ["hits"]
+    # the same functions by name, as on the command line
+    names = {"loss": f"{__name__}:above_zero", "metric": f"{__name__}:hits"}
+    named = fit(GIST(one_output, (8,), 2), graph, **names, epochs=60)
+    assert [list(scores.values()) for scores in (named.validation, named.test)] == [
+        list(scores.values()) for scores in (result.validation, result.test)
+    ]
+    assert same(dict(named.model.state_dict()), dict(result.model.state_dict()))
     with refused("the model gives 1 classes, the graph has 3"):
-        fit(GIST(one_output, (8,), 2), loss=loss)
+        fit(GIST(one_output, (8,), 2), loss=above_zero)
 
 
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
@@ -192,6 +204,21 @@ def test_a_run_ends_in_time_with_its_best_model_and_may_go_on(tmp_path: Path) ->
     unbroken = run()
     assert (resumed[1].progress.rounds, resumed[1].progress.stopped_by) == (3, None)
     assert same(resumed[0], unbroken[0])
+
+
+def test_a_resumed_run_leaves_time_for_its_next_score(tmp_path: Path) -> None:
+    class Watch(Callback):
+        seconds = 0.0
+
+        def on_fit_begin(self, run: Any) -> None:
+            self.seconds = run._evaluation_seconds
+
+    saving = Saving(tmp_path / "checkpoints", every=1, resume=True)
+    run(saving=saving, max_seconds=1e-6)
+    watch = Watch()
+    _, result = run(saving=saving, callbacks=[watch], max_seconds=1000)
+    assert result.progress.rounds == 3
+    assert watch.seconds > 0
 
 
 class Looking(nn.Module):

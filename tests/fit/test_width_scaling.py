@@ -205,8 +205,12 @@ def with_momentum(parameters: Any, lr: float) -> Optimizer:
         (torch.optim.Muon, None),
     ],
 )
-def test_how_an_optimiser_steps_is_found_by_trying_it(optimizer: Any, rule: str | None) -> None:
-    assert update_rule(Training(epochs=1, lr=0.01, optimizer=optimizer)) == rule
+@pytest.mark.parametrize("lr", [0.01, 1e-9])
+def test_how_an_optimiser_steps_is_found_by_trying_it(
+    optimizer: Any, rule: str | None, lr: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gistgnn.training.optimizer._RULES", {})
+    assert update_rule(Training(epochs=1, lr=lr, optimizer=optimizer)) == rule
 
 
 def matrices_alone(widths: Any) -> nn.Module:

@@ -1,5 +1,6 @@
 """Losses: by name, with class weights, and functions that a user brings."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from gistgnn import Graph
+from gistgnn.sampling import whole_graph
+from gistgnn.settings import Training
+from gistgnn.subtrain import loss_of
 from gistgnn.training.loss import Criterion, make_criterion
 from tests.helpers.fitting import focal
 from tests.helpers.refusals import refused
@@ -78,6 +83,36 @@ def test_balanced_classes_have_the_same_weight_in_sum() -> None:
     torch.testing.assert_close(labels(LOGITS, LABELS), expected)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("targets", [CLASSES, LABELS], ids=["classes", "labels"])
+@pytest.mark.parametrize("class_weights", [None, (1.0, 2.0, 5.0)])
+def test_weights_of_nodes_and_classes_serve_logits_of_any_type(
+    kind: torch.dtype, targets: Tensor, class_weights: tuple[float, ...] | None
+) -> None:
+    x = torch.zeros(N, 2)
+    edges = torch.arange(N).expand(2, N)
+    graph = Graph.build(x, edges, targets, train=[0, 1, 4, 5, 6], val=[2], test=[3])
+    batch = whole_graph(graph)
+    nodes = batch.loss_nodes
+    batch = replace(batch, loss_weights=WEIGHTS[nodes])
+    criterion = make_criterion(None, targets, C, class_weights=class_weights)
+    logits = LOGITS[nodes].to(kind)
+    targets = targets[nodes]
+    weight = None if class_weights is None else torch.tensor(class_weights, dtype=kind)
+    if targets.dim() == 1:
+        losses = F.cross_entropy(logits, targets, weight, reduction="none")
+    else:
+        losses = F.binary_cross_entropy_with_logits(
+            logits, targets.to(kind), pos_weight=weight, reduction="none"
+        ).mean(dim=1)
+    expected = (losses * WEIGHTS[nodes].to(kind)).sum()
+    training = replace(Training(), loss=criterion)
+    one = loss_of(logits, batch, training)
+    both = loss_of(torch.stack([logits, logits]), batch, training)
+    for found in (one, *both):  # torch may return float32 for labels of float32
+        torch.testing.assert_close(found, expected, check_dtype=False)
+
+
 def test_losses_by_name() -> None:
     binary = F.binary_cross_entropy_with_logits(LOGITS, LABELS)
     for name, expected in (
@@ -104,6 +139,12 @@ UNFIT: list[tuple[str, Any, Tensor, dict[str, Any]]] = [
         "cross-entropy",
         LOGITS,
         {"regression": True},
+    ),
+    (
+        "class_weights is given, but the loss is mse",
+        None,
+        LOGITS,
+        {"regression": True, "class_weights": "balanced"},
     ),
     ("class_weights has 2 numbers, expected 3", None, CLASSES, {"class_weights": [1.0, 2.0]}),
     (

@@ -1,5 +1,7 @@
 """Metrics: by name, functions, and objects like those of torchmetrics."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -67,6 +69,14 @@ def test_names_are_those_of_scikit_learn() -> None:
     assert NAMED["roc_auc"](LOGITS[:, :2], two) == pytest.approx(
         metrics.roc_auc_score(two.numpy(), margin.numpy())
     )
+
+
+def test_the_balanced_accuracy_is_the_mean_over_the_true_classes() -> None:
+    logits = 5.0 * torch.eye(3)[[0, 2, 1, 1, 2]]
+    targets = torch.tensor([0, 0, 1, 1, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert NAMED["balanced_accuracy"](logits, targets) == pytest.approx((1 / 2 + 2 / 3) / 2)
 
 
 def test_which_of_two_scores_is_better() -> None:

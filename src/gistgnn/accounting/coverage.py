@@ -9,12 +9,13 @@ from gistgnn.partition import Partition
 from gistgnn.storage.record import Coverage
 from gistgnn.theta.model_spec import ModelSpec
 
-NEGLIGIBLE = 1e-13  # a smaller share counts as none
-_TERMS = 30  # of an alternating series; the next term is below 1e-14
+NEGLIGIBLE = 1e-13  # A smaller share counts as none.
+_TERMS = 30  # An alternating series has so many terms; the next one is below 1e-14.
 
 # At how many different features of every split axis a parameter lies.
 FeatureCounts = tuple[int, ...]
-Sizes = Sequence[Sequence[int]]  # of the blocks: for each sub-GCN one per axis
+# The sizes of the blocks: for each sub-GCN one per axis.
+Sizes = Sequence[Sequence[int]]
 
 
 def coverage_of(spec: ModelSpec, partition: Partition, rounds: int) -> Coverage:
@@ -67,11 +68,11 @@ def _count_entries(dims: Sequence[Dim], partition: Partition) -> Counter[Feature
                 elif axis not in partition.split:
                     extended[feature_counts] += entries * features[axis]
                 else:
-                    seen = feature_counts[axis]  # the features of earlier dimensions
+                    seen = feature_counts[axis]  # The features of earlier dimensions.
                     farther = (*feature_counts[:axis], seen + 1, *feature_counts[axis + 1 :])
                     extended[feature_counts] += entries * seen
                     extended[farther] += entries * (features[axis] - seen)
-        counts = +extended  # without zeros
+        counts = +extended  # This drops counts of zero.
     return counts
 
 
@@ -93,28 +94,28 @@ def _compute_chance_of_sizes(
     # C(s, n) / C(d, n).
     chance = 0.0
     for blocks in sizes:
-        in_this_one = 1.0
+        chance_of_block = 1.0
         for n, d, s in zip(feature_counts, features, blocks, strict=True):
-            in_this_one *= math.comb(s, n) / math.comb(d, n)
-        chance += in_this_one
+            chance_of_block *= math.comb(s, n) / math.comb(d, n)
+        chance += chance_of_block
     return chance
 
 
 def _compute_chance_at_random(feature_counts: FeatureCounts, partition: Partition) -> float:
     # Each feature goes to any sub-GCN alike, given that no block is empty (categorical blocks).
     m = partition.sub_gcns
-    in_one = 1.0  # a given sub-GCN; all are equally likely
+    chance_of_one = 1.0  # That of a given sub-GCN. All are equally likely.
     for n, d in zip(feature_counts, partition.features, strict=True):
         if n:
-            others_fill_the_rest = _compute_chance_of_none_empty(d - n, m - 1, m)
-            in_one *= m**-n * others_fill_the_rest / _compute_chance_of_none_empty(d, m, m)
-    return m * in_one
+            others_not_empty = _compute_chance_of_none_empty(d - n, m - 1, m)
+            chance_of_one *= m**-n * others_not_empty / _compute_chance_of_none_empty(d, m, m)
+    return m * chance_of_one
 
 
 def _compute_chance_of_none_empty(features: int, blocks: int, m: int) -> float:
     # The probability that features sent to m sub-GCNs at random leave none of `blocks` given ones
     # empty.
     chance = 0.0
-    for empty in range(min(blocks, _TERMS) + 1):  # inclusion and exclusion
+    for empty in range(min(blocks, _TERMS) + 1):  # Inclusion and exclusion.
         chance += (-1) ** empty * math.comb(blocks, empty) * (1 - empty / m) ** features
     return chance

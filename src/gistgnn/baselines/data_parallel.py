@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from typing import Any
 
 import torch
@@ -119,11 +119,10 @@ class EveryStep:
             ]
             for k in range(steps.count):
                 steps.begin(optimizer, training, k)
-                for loss in self._add_up_gradients(
-                    self._net or model, model, batches, training, (seed, steps.first + k)
-                ):
+                losses = self._add_up_gradients(model, batches, training, seed, steps.first + k)
+                for loss in losses:
                     total = total + loss
-                    counted = counted + 1
+                counted += len(losses)
                 change_gradients(model, training)
                 optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -137,36 +136,35 @@ class EveryStep:
 
     def _add_up_gradients(
         self,
-        net: nn.Module,
         model: nn.Module,
         batches: Sequence[Generator[Batch, None, None]],
         training: Training,
-        stream: tuple[int, int],
+        seed: int,
+        step: int,
     ) -> list[Tensor]:
-        """Add up the gradients of this rank's workers for one step.
+        """Add up the gradients of this rank's workers for one step of the run.
 
         Returns the losses of the workers whose batches have some.
         """
+        net = self._net or model
         losses = []
-        seed, step = stream
         for w, worker_batches in zip(self._rank_workers, batches, strict=True):
             batch = next(worker_batches)
-            last = w == self._rank_workers[-1]
-            waits = (
-                net.no_sync()
-                if isinstance(net, DistributedDataParallel) and not last
-                else nullcontext()
-            )
-            buffers_before = (
-                {name: buffer.clone() for name, buffer in model.named_buffers()} if w else {}
-            )
+            # Ranks exchange their gradients with that of their last worker.
+            exchange_later: AbstractContextManager[None] = nullcontext()
+            if self._net is not None and w != self._rank_workers[-1]:
+                exchange_later = self._net.no_sync()
+            buffers_before = {}  # Running statistics are those of worker 0.
+            if w > 0:
+                buffers_before = {name: buffer.clone() for name, buffer in model.named_buffers()}
             with (
                 Stream(seed, "dropout", step, w, device=batch.x.device),
-                waits,
+                exchange_later,
                 self._ranks.talking(),
             ):
                 has_loss = trains_on(model, batch, training)
-                if single := norms_one_node(model, batch):
+                is_single = norms_one_node(model, batch)
+                if is_single:
                     net.eval()
                 with training.autocast(batch.x.device):
                     inputs = arguments(model, batch, nodes=batch.loss_nodes)
@@ -174,11 +172,12 @@ class EveryStep:
                         logits = inputs.chosen(net(*inputs.positional, **inputs.by_name))
                     loss = loss_of(logits, batch, training) if has_loss else logits.sum() * 0.0
                 (loss * self._weight).backward()
-                if single:
+                if is_single:
                     net.train()
             for name, buffer in buffers_before.items():
                 model.get_buffer(name).copy_(buffer)
-            losses += [loss.detach()] * has_loss
+            if has_loss:
+                losses.append(loss.detach())
         return losses
 
 

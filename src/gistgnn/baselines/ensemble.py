@@ -62,7 +62,7 @@ class Ensemble(Parts):
     ) -> Mapping[str, Tensor]:
         """Return the values of member i on rank 0; the rank that has trained it sends them."""
         ranks = self.ranks
-        sender = i % self.ranks.count
+        sender = i % ranks.count
         if not isinstance(ranks, Ranks) or sender == 0:
             return values
         expected = named_tensors(member)

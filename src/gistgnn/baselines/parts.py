@@ -12,9 +12,9 @@ from torch import Tensor
 from gistgnn.accounting.costs import memory_of, require_theta_fits, slice_bytes, theta_bytes
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import DivergedError, InputError
-from gistgnn.fit.callbacks import note_missed_classes
 from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
-from gistgnn.fit.narrow import NarrowRuns, SavedState, score_wide_model, values_of
+from gistgnn.fit.narrow import NarrowRuns, SavedState, score_wide_model, trained_values
+from gistgnn.fit.notes import note_missed_classes
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
 from gistgnn.gist import GIST, run_to_end
@@ -23,8 +23,8 @@ from gistgnn.settings import Training
 from gistgnn.storage.record import Sent
 from gistgnn.utils.process_memory import peak_memory_bytes
 
-# The share of the time of a limited run that is left for joining the parts and scoring them.
-LAST_SECONDS = 0.05
+# This share of the time of a limited run is left for joining the parts and scoring them.
+JOINING = 0.05
 
 
 class Parts(GIST):
@@ -104,9 +104,8 @@ class Parts(GIST):
         for number, part in enumerate(own_parts):
             seconds = None
             if setup.arguments.max_seconds is not None:
-                left = (1 - LAST_SECONDS) * setup.arguments.max_seconds - (
-                    time.perf_counter() - begun
-                )
+                passed = time.perf_counter() - begun
+                left = (1 - JOINING) * setup.arguments.max_seconds - passed
                 seconds = max(left, 1e-3) / (len(own_parts) - number)
             widths = self.layout.widths(map(len, self.blocks(0)[part]))
             try:
@@ -125,6 +124,7 @@ class Parts(GIST):
                 return
 
     def _make_part_settings(self, training: Training) -> Training:
+        """Return the settings of a part, which takes as many steps as a sub-GCN would."""
         epochs = training.all_epochs
         if training.training == "split":
             epochs = epochs / self.sub_gcns
@@ -146,7 +146,7 @@ class Parts(GIST):
         first = next(iter(results.values()))
         progress = self._combine_progress(list(results.values()), setup.settings)
         values = {
-            part: values_of(result.model) for part, result in results.items() if result.history
+            part: trained_values(result.model) for part, result in results.items() if result.history
         }
         shared: dict[str, Any] = {
             **facts_of(setup, fingerprint),
@@ -200,26 +200,24 @@ class Parts(GIST):
         self.join_parts(values.__getitem__, self.sub_gcns)
 
     def _combine_progress(self, results: Sequence[Result], training: Training) -> Progress:
-        """Return how far the run has come: means over all parts.
+        """Return how far the run has come: the means over the parts of all ranks.
 
-        The time is that of the slowest rank.
+        The time of training is that of the slowest rank. Other times are those of this rank.
         """
         parts = [result.progress for result in results]
-        progress = Progress(
-            rounds=max(part.rounds for part in parts), steps=sum(part.steps for part in parts)
-        )
-        progress.train_seconds = sum(part.train_seconds for part in parts)
-        for part in parts:
-            progress.add_seconds(part)
         reports = self.ranks.gather(
             {
-                "rounds": progress.rounds,
-                "steps": progress.steps,
-                "train_seconds": progress.train_seconds,
+                "rounds": max(part.rounds for part in parts),
+                "steps": sum(part.steps for part in parts),
+                "train_seconds": sum(part.train_seconds for part in parts),
                 "histories": [part.history for part in parts],
                 "per_round": [part.per_round for part in parts],
+                "stopped_by": [part.stopped_by for part in parts if part.stopped_early],
             }
         )
+        progress = Progress()
+        for part in parts:
+            progress.add_seconds(part)
         progress.rounds = max(report["rounds"] for report in reports)
         progress.steps = sum(report["steps"] for report in reports)
         progress.train_seconds = max(report["train_seconds"] for report in reports)
@@ -227,8 +225,8 @@ class Parts(GIST):
         progress.per_round = _average_rounds([report["per_round"] for report in reports])
         for entry in (*progress.history, *progress.per_round):
             entry["epoch"] *= training.all_epochs / self._make_part_settings(training).all_epochs
-        stopped = [part.stopped_by for part in parts if part.stopped_by is not None]
-        progress.stopped_by = stopped[0] if stopped else None
+        stopped_by = [reason for report in reports for reason in report["stopped_by"]]
+        progress.stopped_by = stopped_by[0] if stopped_by else None
         return progress
 
 

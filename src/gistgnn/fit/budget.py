@@ -14,9 +14,9 @@ from torch import Tensor
 from gistgnn.accounting.costs import require_theta_fits
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.errors import DivergedError, InputError
-from gistgnn.fit.callbacks import note_missed_classes
 from gistgnn.fit.identity import Fingerprint, facts_of, fingerprint_of, require_same_training
-from gistgnn.fit.narrow import NarrowRuns, SavedState, Train, score_wide_model, values_of
+from gistgnn.fit.narrow import NarrowRuns, SavedState, Train, score_wide_model, trained_values
+from gistgnn.fit.notes import note_missed_classes
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.trials import (
@@ -169,7 +169,7 @@ class _BudgetRun:
         if choice.sub_gcns in trials.results:
             result = trials.results[choice.sub_gcns]
             self._record(result)
-            self._latest = values_of(result.model)
+            self._latest = trained_values(result.model)
         # In one process the best trial is the best model so far, whatever its width.
         if self._ranks.count == 1:
             for m, result in trials.results.items():
@@ -251,7 +251,7 @@ class _BudgetRun:
             # The last evaluation is planned by itself, so its time is none of the steps'.
             seconds = seconds - state.evaluation_seconds
             state.step_seconds = max(seconds, 1e-9) / progress.steps
-        self._latest = values_of(result.model)
+        self._latest = trained_values(result.model)
         state.cycles += 1
         state.steps = None
 
@@ -325,7 +325,7 @@ class _BudgetRun:
         progress.scores = replace(
             scores, best_round=rounds_before + scores.best_round, last=progress.scores.last
         )
-        self._best = values_of(result.model)
+        self._best = trained_values(result.model)
         self._state.best_m = m
 
     def _result(self) -> Result:

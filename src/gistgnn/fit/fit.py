@@ -13,14 +13,9 @@ from gistgnn.accounting.costs import memory_of, slice_bytes, state_bytes, theta_
 from gistgnn.accounting.coverage import coverage_of
 from gistgnn.distributed import costs
 from gistgnn.errors import DivergedError, RankLostError
-from gistgnn.fit.callbacks import (
-    ProgressBar,
-    Run,
-    log_choices,
-    note_outcome,
-    note_untrained_parameters,
-)
+from gistgnn.fit.callbacks import ProgressBar, Run
 from gistgnn.fit.identity import facts_of, fingerprint_of, require_same_training
+from gistgnn.fit.notes import log_choices, note_outcome, note_untrained_parameters
 from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.result import Progress, Result
 from gistgnn.fit.saving import Saver
@@ -63,17 +58,19 @@ class Fit(Run):
         self.progress = Progress()
         self._setup = setup
         self._ranks = setup.gist.ranks
-        before = resident_bytes(self.gist.device) - setup.graph.held_bytes
-        self._bytes_before = max(before, 0)
-        self._begun = time.perf_counter()
-        self._round_begun = self._begun
-        self._end = None if arguments.max_seconds is None else self._begun + arguments.max_seconds
-        self._longest_round = 0.0  # In seconds, as the next one is.
+        bytes_before = resident_bytes(self.gist.device) - setup.graph.held_bytes
+        self._bytes_before = max(bytes_before, 0)
+        self._round_begun = time.perf_counter()
+        self._deadline: float | None = None
+        if arguments.max_seconds is not None:
+            self._deadline = self._round_begun + arguments.max_seconds
+        # In seconds, of those in this process. 0 before the first one.
+        self._longest_round = 0.0
         self._longest_evaluation = 0.0
         self._callbacks: list[Any] = [*arguments.callbacks]
         self._saver: Saver | None = None
         # The progress before the round that is being recorded; None between two rounds.
-        self._before: Progress | None = None
+        self._progress_before: Progress | None = None
         self.runner = runner or make_runner(arguments.runner)
         keep_freed_memory()
         self._fingerprint = fingerprint_of(setup)
@@ -139,7 +136,7 @@ class Fit(Run):
             if self.gist.theta.place.round > self.progress.rounds:
                 self.after_round({"loss": self.gist.theta.place.loss})
             self.gist.next_round = self.progress.rounds
-            self._open = stack.pop_all()
+            self._exit_stack = stack.pop_all()
         return self
 
     def __exit__(
@@ -160,7 +157,7 @@ class Fit(Run):
             elif error is not None and not isinstance(error, RankLostError):
                 self._save_after(error)
         finally:
-            self._open.close()
+            self._exit_stack.close()
 
     def _explain(self, error: DivergedError) -> None:
         """Name the nodes for which even an untrained model has no finite output, if any."""
@@ -188,7 +185,7 @@ class Fit(Run):
             return
         if self._saver:
             with self.seconds("save"):
-                recorded = self._before or self.progress
+                recorded = self._progress_before or self.progress
                 pending = theta.place.round > recorded.rounds
                 error.add_note(self._saver.save_after_error(recorded, pending=pending))
         # The result of a part says nothing of the run that joins the parts.
@@ -227,26 +224,16 @@ class Fit(Run):
             means: the numbers of the round by name, such as "loss", as `Round.aggregate` returns
                 them.
         """
-        # An error before the round is recorded saves this state; see `_save_after`.
-        self._before = self.progress.copy()
         progress = self.progress
-        now = time.perf_counter()
+        # An error before the round is recorded saves this state; see `_save_after`.
+        self._progress_before = progress.copy()
         loss = means.get("loss", 0.0)
-        progress.train_seconds += now - self._round_begun
-        progress.steps += self.schedule.steps_of(progress.rounds).count * self.gist.workers
-        progress.rounds += 1
-        epoch = self.schedule.epochs_after(progress.rounds)
-        times = {"round": progress.rounds, "epoch": epoch, "train_seconds": progress.train_seconds}
-        progress.add_round({**times, "loss": loss, **means})
+        now = time.perf_counter()
+        self._count_round({"loss": loss, **means}, now - self._round_begun)
         if self._saver:
             self._saver.round_is_over(progress.rounds)
         is_last = progress.rounds >= self.schedule.rounds
-        self._longest_round = max(self._longest_round, now - self._round_begun)
-        # One more round, the evaluation after this round, and one more.
-        needed = self._longest_round + 2 * self._evaluation_seconds
-        is_late = (
-            self._end is not None and self._ranks.any(now + needed > self._end) and not is_last
-        )
+        is_late = self._is_late(now) and not is_last
         if self.schedule.is_scored_after(progress.rounds) or is_late:
             self._evaluate(loss)
         self._call("on_round_end", loss)
@@ -257,25 +244,46 @@ class Fit(Run):
         if progress.stopped_early and not progress.history:
             self._evaluate(loss)
         self.interrupted = is_interrupted and not is_last
-        self._before = None
+        self._progress_before = None
         if self._saver:
             with self.seconds("save"):
                 self._saver.save(progress, last=self.is_over, over=not self.interrupted)
         self._round_begun = time.perf_counter()
 
+    def _count_round(self, numbers: Mapping[str, float], seconds: float) -> None:
+        """Add a finished round, its numbers and its time to the progress."""
+        progress = self.progress
+        progress.train_seconds += seconds
+        progress.steps += self.schedule.steps_of(progress.rounds).count * self.gist.workers
+        progress.rounds += 1
+        epoch = self.schedule.epochs_after(progress.rounds)
+        times = {"round": progress.rounds, "epoch": epoch, "train_seconds": progress.train_seconds}
+        progress.add_round({**times, **numbers})
+        self._longest_round = max(self._longest_round, seconds)
+
+    def _is_late(self, now: float) -> bool:
+        """Whether the time of the run is too short for one more round, on any rank."""
+        if self._deadline is None:
+            return False
+        # One more round, the evaluation after this round, and one more.
+        needed = self._longest_round + 2 * self._evaluation_seconds
+        return self._ranks.any(now + needed > self._deadline)
+
     def _reason_to_stop(self, is_late: bool, is_stopped: bool) -> str | None:
         """Return what ends the run before its last round, or None if it goes on."""
-        patience = self.training.patience
         if is_late:
             return "max_seconds"
-        if patience is not None and self.progress.scores.evaluations_since_best >= patience:
+        if self.progress.scores.is_out_of_patience(self.training.patience):
             return "patience"
         return "callback" if is_stopped else None
 
     @property
     def _evaluation_seconds(self) -> float:
-        """The seconds of an evaluation; before the first one, an estimate from those of steps."""
-        if self.progress.history:
+        """The seconds of an evaluation, or an estimate from those of steps.
+
+        A resumed process has not measured one either.
+        """
+        if self._longest_evaluation:
             return self._longest_evaluation
         seconds_per_step = self.progress.train_seconds / max(self.progress.steps, 1)
         return self._operations.evaluation_in_steps * seconds_per_step
@@ -337,46 +345,54 @@ class Fit(Run):
                 method(self, *arguments)
 
     def _evaluate(self, loss: float) -> None:
+        """Score Θ, keep it if it is the best so far, and add an entry to the history."""
         progress = self.progress
         scores = progress.scores
         metric = self._setup.metric
         begun = time.perf_counter()
-        steps = self.schedule.steps_of(progress.rounds - 1)
         with self.seconds("evaluate"):
             scores.last = self._scorer()
             score = scores.last["validation"][metric.name]
-            is_better = scores.add(score, metric)
+            is_better = scores.add(score, metric, progress.rounds)
             # As long as no evaluation had a score, the latest model counts as the best.
             if is_better or scores.best_score is None:
-                scores.best = scores.last
                 scores.best_round = progress.rounds
+                scores.best = scores.last
                 scores.classes = self._scorer.classes
                 scores.temperature = self._scorer.temperature
                 self.gist.theta.place.keep_best()
-            entry = Evaluated(
-                round=progress.rounds,
-                epoch=self.schedule.epochs_after(progress.rounds),
-                step=steps.first + steps.count,
-                loss=loss,
-                lr=steps.rate(self.training, steps.count - 1),
-                validation=score,
-                test=scores.last.get("test", {}).get(metric.name),
-                train_seconds=progress.train_seconds,
-            )
-            if self.training.metric is not None:
-                entry["metric"] = metric.name
+            entry = self._entry_of_evaluation(loss)
             progress.history.append(dict(entry))
             self._longest_evaluation = max(self._longest_evaluation, time.perf_counter() - begun)
             # Callbacks get a copy, so that they cannot change the history.
             self._call("on_evaluation", dict(entry))
 
-    def _restore(self, saver: Saver) -> None:
-        prepared = self.progress
-        if (progress := saver.begin()) is None:
-            return
-        self.progress = progress
-        progress.seconds["prepare"] = (
-            progress.seconds.get("prepare", 0.0) + prepared.seconds["prepare"]
+    def _entry_of_evaluation(self, loss: float) -> Evaluated:
+        """Return the entry of the history for the last evaluation."""
+        progress = self.progress
+        last = progress.scores.last
+        metric = self._setup.metric
+        steps = self.schedule.steps_of(progress.rounds - 1)
+        entry = Evaluated(
+            round=progress.rounds,
+            epoch=self.schedule.epochs_after(progress.rounds),
+            step=steps.first + steps.count,
+            loss=loss,
+            lr=steps.rate(self.training, steps.count - 1),
+            validation=last["validation"][metric.name],
+            test=last.get("test", {}).get(metric.name),
+            train_seconds=progress.train_seconds,
         )
+        if self.training.metric is not None:
+            entry["metric"] = metric.name
+        return entry
+
+    def _restore(self, saver: Saver) -> None:
+        """Go on from the newest checkpoint, if the run is resumed and there is one."""
+        progress = saver.begin()
+        if progress is None:
+            return
+        progress.add_seconds(self.progress)  # Those of preparing the run in this process.
+        self.progress = progress
         if progress.stopped_by == "max_seconds":  # A resumed run has the same time again.
             progress.stopped_by = None

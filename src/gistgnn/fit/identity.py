@@ -9,6 +9,7 @@ and the names of files and folders.
 
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -29,7 +30,7 @@ from gistgnn.sampling import describe
 from gistgnn.storage.json_files import plain
 from gistgnn.storage.record import GraphFacts, MetricFacts
 from gistgnn.theta.model_spec import ModelSpec, digest_of_tensors
-from gistgnn.training.names import NAMES, named_as
+from gistgnn.training.names import NAMES, adds_up, named_as
 from gistgnn.utils.random_streams import Stream
 from gistgnn.utils.tensors import digest_of, tensor_digest
 
@@ -113,7 +114,8 @@ def fingerprint_of(setup: Setup) -> Fingerprint:
     gist = setup.gist
     training = setup.settings.as_dict()
     for name in NAMES:
-        if callable(value := getattr(setup.settings, name)) and not hasattr(value, "record"):
+        value = getattr(setup.settings, name)
+        if not isinstance(value, (str, type(None))) and not hasattr(value, "record"):
             training[name] = name_of_function(value)
     if setup.settings.budget:  # A resumed run has less time left.
         del training["budget"]
@@ -226,9 +228,8 @@ def model_facts(spec: ModelSpec) -> dict[str, Any]:
     """
     model = spec.on_meta()
     facts = module_facts(model)
-    if any(True for _ in model.buffers()) or any(
-        _holds_tensors(module) for module in model.modules()
-    ):
+    has_buffers = any(True for _ in model.buffers())
+    if has_buffers or any(_holds_tensors(module) for module in model.modules()):
         facts |= _fixed_values(spec)
     specs = spec.tensor_specs().items()
     return facts | {f"shape of {name}": f"{list(shape)} {dtype}" for name, (shape, dtype) in specs}
@@ -244,11 +245,10 @@ def module_facts(model: nn.Module) -> dict[str, Any]:
         where = path or "the model"
         facts[f"class of {where}"] = type(module).__name__
         for name, value in vars(module).items():
-            if name not in _OF_EVERY_MODULE and (described := _described(value)) not in (
-                None,
-                [],
-                {},
-            ):
+            if name in _OF_EVERY_MODULE:
+                continue
+            described = _described(value)
+            if described not in (None, [], {}):
                 facts[f"{name} of {where}"] = described
         if enclosed := _enclosed(type(module).forward):
             facts[f"variables of the function around {where}"] = enclosed
@@ -298,11 +298,9 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
     if isinstance(value, (Enum, complex, torch.dtype)):
         return str(value)
     if isinstance(value, np.ndarray):
-        return (
-            digest_of([value.dtype.str, list(value.shape), value.tolist()])
-            if value.dtype != object
-            else "objects"
-        )
+        if value.dtype == object:
+            return "objects"
+        return digest_of([value.dtype.str, list(value.shape), value.tolist()])
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (int, float)):
@@ -318,19 +316,12 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
         return sorted(str(_described(entry, depth - 1)) for entry in value)
     if isinstance(value, (list, tuple)):
         return [_described(entry, depth - 1) for entry in value]
-    if isinstance(value, nn.Module):  # It is a loss, or a model, which is described elsewhere.
-        tensors = {**dict(value.named_parameters()), **dict(value.named_buffers())}
-        numbers = {
-            name: entry
-            for name, entry in vars(value).items()
-            if isinstance(entry, (bool, int, float, str))
-        }
-        facts = {
-            name: _described(entry)
-            for name, entry in {**numbers, **tensors}.items()
-            if name != "training"
-        }
-        return {"class": type(value).__name__, **facts}
+    if adds_up(value):
+        # As before every score: what it has added up is no part of it.
+        with suppress(Exception):  # If it cannot be reset, the first score says so.
+            value.reset()
+    if isinstance(value, nn.Module):
+        return _describe_module(value, depth)
     if isinstance(value, partial):
         return [_described(entry, depth - 1) for entry in (value.func, value.args, value.keywords)]
     if isinstance(value, types.MethodType):
@@ -341,8 +332,8 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
         defaults = [
             _described(values, depth - 1) for values in (value.__defaults__, value.__kwdefaults__)
         ]
-        does = [_code(value.__code__), defaults, _enclosed(value, depth - 1)]
-        return f"the function {value.__name__} {digest_of(plain(does))[:8]}"
+        meaning = [_code(value.__code__), defaults, _enclosed(value, depth - 1)]
+        return f"the function {value.__name__} {digest_of(plain(meaning))[:8]}"
     if isinstance(value, type) or hasattr(value, "__qualname__"):
         return _qualified_name(value)
     names = (
@@ -355,6 +346,26 @@ def _described(value: Any, depth: int = _DEPTH) -> Any:
         "class": type(value).__name__,
         **{name: _described(entry, depth - 1) for name, entry in public.items()},
     }
+
+
+def _describe_module(module: nn.Module, depth: int) -> dict[str, Any]:
+    """Return the class, the attributes and the tensors of a module that is no part of the model.
+
+    It is a loss or a metric, say.
+    """
+    facts: dict[str, Any] = {"class": type(module).__name__}
+    for path, part in module.named_modules():
+        if path:
+            facts[f"class of {path}"] = type(part).__name__
+        for name, value in vars(part).items():
+            is_public = not name.startswith("_") or isinstance(value, (bool, int, float, str))
+            if is_public and name not in _OF_EVERY_MODULE:
+                described = _described(value, depth - 1)
+                if described not in (None, [], {}):
+                    facts[f"{path}.{name}".lstrip(".")] = described
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        facts[name] = _described(tensor)
+    return facts
 
 
 def _is_importable(function: Any) -> bool:
@@ -374,17 +385,18 @@ def _enclosed(function: Any, depth: int = _DEPTH) -> dict[str, Any]:
     """
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None) or ()
+    if code is None or depth == 0:
+        return {}
     variables: dict[str, Any] = {}
-    for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
+    for name, cell in zip(code.co_freevars, cells, strict=False):
+        if name == "__class__":
+            continue
         try:
             value = cell.cell_contents
         except ValueError:  # The variable has no value yet.
             continue
-        if (
-            name != "__class__"
-            and depth
-            and (described := _described(value, depth - 1)) is not None
-        ):
+        described = _described(value, depth - 1)
+        if described is not None:
             variables[name] = described
     return variables
 

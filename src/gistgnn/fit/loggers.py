@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 Started = tuple[Any, Callable[[bool], None]]
 """What `Log` writes to, and the function that ends it, which is told whether the run failed."""
 
-ID = "log-id"
+ID = "log-id"  # The file in the folder of a run with its id in the loggers.
 _TAGS = {
     "loss": "loss",
     "learning rate": "lr",
     "score/validation": "validation",
     "score/test": "test",
+    "seconds of training": "train_seconds",
 }
-_TAGS |= {"seconds of training": "train_seconds"}
+"""What TensorBoard calls the numbers of an entry of the history."""
 
 
 def require_loggers(names: Sequence[str]) -> None:

@@ -4,8 +4,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -108,7 +106,7 @@ class Loop:
         self._latest: Round | None = None  # The round that was yielded last, until it is over.
         self._is_iterated = False
         # The progress after the last round that is over: what a checkpoint after an error holds.
-        self._recorded = replace(self.progress)
+        self._recorded = self.progress.copy()
         # The loop resumes after an error, which came before the last round was scored.
         self._unscored = False
         resumes = saving is not None and gist.ranks.lead(lambda: saving.resumes)
@@ -130,12 +128,12 @@ class Loop:
             raise
         if state is not None:
             self.progress = state
-            self._record()
+            self._recorded = state.copy()
             # Θ on disk may be one round further than the checkpoint.
             gist.next_round = gist.theta.place.round
             self._unscored = gist.next_round > state.first_round + state.rounds
             state.rounds = gist.next_round - state.first_round
-            state.stopped_by = None  # The patience may be longer now.
+            self._stop_if_out_of_patience()  # The patience may be another one now.
 
     def best_model(self) -> nn.Module:
         """Return the full model of the best score, in evaluation mode.
@@ -200,10 +198,6 @@ class Loop:
             state.first_round = gist.next_round - state.rounds
         self._recorded.first_round = state.first_round
 
-    def _record(self) -> None:
-        """Keep the progress as it is now, for a checkpoint after an error."""
-        self._recorded = self.progress.copy()
-
     def _save_after(self, error: BaseException) -> None:
         """Save the state after the last round in Θ, and add a note to the error; not with ranks."""
         if (
@@ -233,34 +227,36 @@ class Loop:
         if self._validate and is_due and not is_scored:
             self._score(self._validate, seconds)
         self._unscored = False
-        self._record()
+        self._recorded = state.copy()
         if self._saver:
             self._saver.save(
                 state, last=state.stopped_early or state.rounds >= self._rounds, over=True
             )
 
     def _score(self, validate: Callable[[nn.Module], Any], seconds: float) -> None:
+        """Score the full model, keep it if it is the best so far, and count the patience."""
+        state = self.progress
         model = self._theta.model_on_leader(self._gist.trained_spec)
 
         def score_of_model() -> float | None:
             with evaluation_mode(model):
                 value = validate(model)
-            with suppress(TypeError, ValueError):
-                if not math.isfinite(float(value)):
-                    log.warning(
-                        "validate returned %s after round %d: there is no score",
-                        value,
-                        self.progress.rounds,
-                    )
-                    return None
-            return self._metric.number(value)
+            score = self._metric.any_number(value)
+            if math.isfinite(score):
+                return score
+            log.warning(
+                "validate returned %s after round %d: there is no score", value, state.rounds
+            )
+            return None
 
-        state = self.progress
         score = self._gist.ranks.lead(score_of_model)
         with signals_wait():
             state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
-            if state.scores.add(score, self._metric):
+            if state.scores.add(score, self._metric, state.rounds):
                 self._theta.place.keep_best()
-                state.scores.best_round = state.rounds
-            if self._patience is not None and state.scores.evaluations_since_best >= self._patience:
-                state.stopped_by = "patience"
+            self._stop_if_out_of_patience()
+
+    def _stop_if_out_of_patience(self) -> None:
+        """End the loop if the last scores were no better, for as long as its patience."""
+        is_out = self.progress.scores.is_out_of_patience(self._patience)
+        self.progress.stopped_by = "patience" if is_out else None

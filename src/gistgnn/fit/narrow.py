@@ -189,6 +189,7 @@ class SavedState:
         return None if newest is None else newest.name
 
     def _read(self, name: str) -> None:
+        """Read the state and this rank's tensors out of a checkpoint of the folder."""
         assert self._saving is not None
         checkpoint = Checkpoint(self._saving.path / name, self._fingerprint)
         self.saved = checkpoint.state_as(dict[str, Any])
@@ -209,6 +210,7 @@ class SavedState:
             return
         checkpoints = Checkpoints(self._saving.path)
         rank = self._ranks.rank
+        files = sum(self._ranks.gather(bool(tensors)))  # One of every rank that has tensors.
 
         def write() -> None:
             parts = {f"{rank}/{name}": Part.whole(tensor) for name, tensor in tensors.items()}
@@ -219,7 +221,6 @@ class SavedState:
                 checkpoints.folder_of(number).mkdir(parents=True, exist_ok=True)
             checkpoints.complete(number, plain(dict(state)), self._fingerprint, files)
 
-        files = sum(self._ranks.gather(bool(tensors)))
         self._ranks.together(lambda: write() if tensors else None)
         self._ranks.lead(complete)
 
@@ -270,6 +271,6 @@ def score_wide_model(setup: Setup, sampler: Sampler, progress: Progress) -> Scor
     return scorer
 
 
-def values_of(model: nn.Module) -> dict[str, Tensor]:
+def trained_values(model: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers of a result's model, without the scaling of features."""
     return {name: tensor.detach() for name, tensor in named_tensors(plain_model(model)).items()}

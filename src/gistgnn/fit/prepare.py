@@ -34,7 +34,7 @@ from gistgnn.settings import Training
 from gistgnn.theta.model_spec import values_of
 from gistgnn.training.loss import make_criterion, task_of
 from gistgnn.training.metric import NAMED, Metric, as_metric
-from gistgnn.training.names import NAMES, named_as
+from gistgnn.training.names import NAMES, is_users_own, named_as
 from gistgnn.training.optimizer import check_optimizer, check_schedule, update_rule
 from gistgnn.utils.checks import LONGEST, check_choice, check_flag, check_kind, check_number
 from gistgnn.utils.process_memory import available_bytes
@@ -167,7 +167,7 @@ class Setup:
     @property
     def any_outputs(self) -> bool:
         """Whether the model may have any number of outputs: loss and metric are the user's own."""
-        return callable(self.settings.loss) and callable(self.settings.metric)
+        return is_users_own(self.settings.loss) and is_users_own(self.settings.metric)
 
     @property
     def averages(self) -> bool:
@@ -254,8 +254,8 @@ def prepare(gist: GlobalModel, graph: Any, settings: Training, arguments: FitArg
     if isinstance(sampling, FromLoader):
         _check_loader(graph, arguments)
     if gist.has_independent_batches:
-        sampling = independent(sampling, gist.method)
-    checked, scaling = gist.ranks.load(partial(_load, gist, graph, settings, arguments))
+        sampling = with_independent_batches(sampling, gist.method)
+    loaded, scaling = gist.ranks.load(partial(_load_graph, gist, graph, settings, arguments))
     init = None
     if arguments.init is not None:
         init = _initial_values(gist, settings, arguments.init)
@@ -263,9 +263,9 @@ def prepare(gist: GlobalModel, graph: Any, settings: Training, arguments: FitArg
         gist=gist,
         arguments=arguments,
         settings=settings,
-        graph=checked.to(gist.device),
+        graph=loaded.to(gist.device),
         scaling=scaling,
-        sampling=chosen_sampling(sampling, checked.num_nodes),
+        sampling=chosen_sampling(sampling, loaded.num_nodes),
         init=init,
     )
     if setup.averages:
@@ -292,41 +292,52 @@ def _check_loader(graph: Any, arguments: FitArguments) -> None:
         )
 
 
-def _load(
+def _load_graph(
     gist: GlobalModel, graph: Any, settings: Training, arguments: FitArguments
 ) -> tuple[Graph, Standardisation | None]:
     """Return the graph to train on, and how its features were scaled; one of PyG is converted."""
+    graph = _with_targets_of_loss(_as_graph(graph, settings, arguments), settings, gist)
+    for name in ("train", "val"):
+        if not getattr(graph, name).any():
+            raise InputError(
+                f"{graph.name} has no {name} nodes: to train, give some to both of train and val"
+            )
     standardise = arguments.standardise
+    if isinstance(standardise, Standardisation):  # The caller has scaled them.
+        return graph, standardise
+    scaling = _choose_scaling(gist, graph, standardise, arguments.init)
+    return (scaling.graph(graph) if scaling else graph), scaling
+
+
+def _as_graph(graph: Any, settings: Training, arguments: FitArguments) -> Graph:
+    """Return a `Graph` as it is, and a `Data` or `HeteroData` of PyG as a `Graph`."""
     if type(graph).__name__ == "HeteroData":
         if arguments.inductive:
             raise InputError(
                 "inductive is True, but the training nodes of a HeteroData are of one type: leave "
                 "it"
             )
+        standardise = arguments.standardise
         graph = from_hetero(
             graph, standardise=standardise if isinstance(standardise, bool) else None
         )
-    if not isinstance(graph, Graph):
-        graph = Graph.from_pyg(
-            graph, regression=_is_regression(getattr(graph, "y", None), settings)
-        )
-    graph = _as_the_loss_says(graph, settings, gist)
-    for name in ("train", "val"):
-        if not getattr(graph, name).any():
-            raise InputError(
-                f"{graph.name} has no {name} nodes: to train, give some to both of train and val"
-            )
-    if isinstance(standardise, Standardisation):
-        return graph, standardise
-    init = saved_state(arguments.init) if isinstance(arguments.init, (nn.Module, Mapping)) else None
-    if standardise is None and init is None and _looks_up(gist.full_spec.on_meta(), graph.x):
+    if isinstance(graph, Graph):
+        return graph
+    return Graph.from_pyg(graph, regression=_is_regression(getattr(graph, "y", None), settings))
+
+
+def _choose_scaling(
+    gist: GlobalModel, graph: Graph, standardise: bool | None, init: Any
+) -> Standardisation | None:
+    """Return how the features are scaled; None if they stay as they are."""
+    init_values = saved_state(init) if isinstance(init, (nn.Module, Mapping)) else None
+    if standardise is None and init_values is None and _looks_up(gist.full_spec.on_meta(), graph.x):
         log.warning(
             "the features stay as they are, as the model has an nn.Embedding: standardise=True "
             "scales them"
         )
         standardise = False
-    scaling = Standardisation.choose(standardise, graph, init)
-    return (scaling.graph(graph) if scaling else graph), scaling
+    return Standardisation.choose(standardise, graph, init_values)
 
 
 def _looks_up(model: nn.Module, x: Tensor) -> bool:
@@ -353,8 +364,8 @@ def _is_regression(y: Any, training: Training) -> bool:
     )
 
 
-def _as_the_loss_says(graph: Graph, training: Training, gist: GlobalModel) -> Graph:
-    """Return a graph whose targets are those of the loss.
+def _with_targets_of_loss(graph: Graph, training: Training, gist: GlobalModel) -> Graph:
+    """Return the graph with targets of the kind that the loss takes.
 
     Classes or labels become the numbers of a regression, and two classes become one label.
     """
@@ -365,16 +376,18 @@ def _as_the_loss_says(graph: Graph, training: Training, gist: GlobalModel) -> Gr
             graph, y=targets, num_classes=targets.shape[1], class_names=(), regression=True
         )
     # Two classes and one output are one decision, as in plain torch; its label is the larger class.
-    any_outputs = task is None and (training.loss is None or callable(training.metric))
-    two_classes = not (graph.regression or graph.multi_label) and graph.num_classes == 2
-    if two_classes and task != "classes" and not any_outputs and _outputs(gist) == 1:
+    has_two_classes = not (graph.regression or graph.multi_label) and graph.num_classes == 2
+    takes_classes = training.loss is None or task == "classes"
+    takes_any_outputs = task is None and is_users_own(training.metric)
+    is_decision = has_two_classes and not takes_classes and not takes_any_outputs
+    if is_decision and _count_outputs(gist) == 1:
         return replace(
             graph, y=graph.y.clamp(min=0).float()[:, None], num_classes=1, class_names=()
         )
     return graph
 
 
-def _outputs(gist: GlobalModel) -> int:
+def _count_outputs(gist: GlobalModel) -> int:
     """Return how many outputs the model has, by running a small one."""
     with Stream(0, "outputs"):  # The user's random stream does not move.
         small = small_instance(gist.build, gist.layout, 0)
@@ -394,7 +407,7 @@ def make_sampler(
     return sampling.sampler(batch, gist.seed, layers)
 
 
-def independent(sampling: Sampling | None, method: str) -> Sampling:
+def with_independent_batches(sampling: Sampling | None, method: str) -> Sampling:
     """Return the same sampling with independent batches.
 
     With shared batches all workers would learn the same.
@@ -409,6 +422,7 @@ def independent(sampling: Sampling | None, method: str) -> Sampling:
 def _initial_values(
     gist: GlobalModel, training: Training, init: nn.Module | Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
+    """Return the values of `init` for the full model; refuse it where nothing begins with it."""
     if training.budget:
         raise InputError(
             "init is given beside a budget, which begins with narrow models: leave one out"

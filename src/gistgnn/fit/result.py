@@ -50,18 +50,26 @@ class Scores:
     last: ScoreTable = field(default_factory=dict)
     evaluations_since_best: int = 0
 
-    def add(self, score: float | None, metric: Metric) -> bool:
-        """Count an evaluation, and return whether its score is the best so far.
+    def add(self, score: float | None, metric: Metric, rounds: int) -> bool:
+        """Count an evaluation, and return whether its model is the best so far.
 
-        A score of None says nothing of the model, and is not counted.
+        Args:
+            score: of the validation nodes. None says nothing of the model, and is not counted.
+            metric: says which of two scores is better.
+            rounds: how many rounds are over.
         """
         is_better = metric.better(score, self.best_score)
         if is_better:
             self.best_score = score
+            self.best_round = rounds
             self.evaluations_since_best = 0
         elif score is not None:
             self.evaluations_since_best += 1
         return is_better
+
+    def is_out_of_patience(self, patience: int | None) -> bool:
+        """Whether this many evaluations in a row have had no better score; None has no limit."""
+        return patience is not None and self.evaluations_since_best >= patience
 
 
 @dataclass

@@ -79,7 +79,7 @@ class Saver:
         self._background: ThreadPoolExecutor | None = None  # There is none while it is closed.
         self._lock: FolderLock | None = None  # Rank 0 has it.
         # The rounds and the state of a checkpoint that not all ranks may have written yet.
-        self._open: tuple[int, dict[str, Any]] | None = None
+        self._incomplete: tuple[int, dict[str, Any]] | None = None
         # The rounds of the checkpoint whose last round is scored after resuming.
         self._pending: int | None = None
         self._rounds_key = f"rounds of {saving.path.resolve()}"
@@ -169,15 +169,15 @@ class Saver:
             )
             theta.block_writes_until(writing)
             if theta.shards > 1:
-                self._open = progress.rounds, state
+                self._incomplete = (progress.rounds, state)
         if last:
             try:
                 self._ranks.together(theta.wait_for_reader)
-                self._complete_open()
+                self._complete_earlier()
             except InputError as error:
                 if not over or theta.place.is_durable:
                     raise
-                self._open = None
+                self._incomplete = None
                 log.warning(
                     "%s (the run is over, and has its result without this checkpoint)", error
                 )
@@ -213,13 +213,13 @@ class Saver:
         return f"the state after round {last} is saved in {self._saving.path}: resume from there"
 
     def round_is_over(self, rounds: int) -> None:
-        """Note how many rounds are over, and complete the open checkpoint.
+        """Note how many rounds are over, and complete the checkpoint of an earlier one.
 
         All ranks have written their part of it by now.
         """
         if self._ranks.leads:
             self._ranks.remember(self._rounds_key, str(rounds))
-        self._complete_open()
+        self._complete_earlier()
 
     def close(self) -> None:
         """Wait for pending writes; ignore their errors."""
@@ -227,23 +227,27 @@ class Saver:
             self._background.shutdown()
         if self._lock is not None:
             self._lock.free()
-        self._background = self._lock = None
+        self._background = None
+        self._lock = None
 
-    def _complete_open(self) -> None:
-        if self._open:
-            (rounds, state) = self._open
-            self._open = None
+    def _complete_earlier(self) -> None:
+        """Complete the checkpoint that not all ranks may have written when it was begun."""
+        if self._incomplete is not None:
+            rounds, state = self._incomplete
+            self._incomplete = None
             self._ranks.lead(lambda: self._complete(rounds, state))
 
     def _write(
         self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int
     ) -> None:
+        """Write this process's part of a checkpoint, and complete it if it has no other parts."""
         if not self._theta.place.is_durable:
             self._checkpoints.write(rounds, parts, shard)
         if self._theta.shards == 1:
             self._complete(rounds, state)
 
     def _complete(self, rounds: int, state: dict[str, Any]) -> None:
+        """Write the state of a checkpoint whose other files are written."""
         theta = self._theta
         files = 0 if theta.place.is_durable else theta.shards
         self._checkpoints.complete(

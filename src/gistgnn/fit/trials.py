@@ -121,7 +121,7 @@ class Trials:
             # A wider part is slower still.
             if self.results[m].interrupted or not self._is_near(m):
                 break
-        m = self._chosen(narrowest)
+        m = self._pick(narrowest)
         scores = {
             tried: self.score(tried) for tried in self.results if math.isfinite(self.score(tried))
         }
@@ -185,14 +185,13 @@ class Trials:
             return -math.inf
         return score if self.runs.setup.metric.higher_is_better else -score
 
-    def _chosen(self, narrowest: int) -> int:
+    def _pick(self, narrowest: int) -> int:
+        """Return the m of the widest part that is near the best; without trials the narrowest."""
         near = [m for m in self.results if self._is_near(m)]
-        m = min(near, default=narrowest)
         ranks = self.runs.setup.gist.ranks.count
-        for_all_ranks = [tried for tried in near if tried >= ranks]
-        if m < ranks and for_all_ranks:
-            m = min(for_all_ranks)  # It costs no time that every rank trains another part.
-        return m
+        # It costs no time that every rank trains another part.
+        enough_for_ranks = [m for m in near if m >= ranks]
+        return min(enough_for_ranks or near, default=narrowest)
 
     @property
     def _enough_steps(self) -> int:

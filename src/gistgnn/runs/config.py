@@ -286,13 +286,13 @@ class RunConfig:
 
         A Θ on disk lies in the run folder `out`.
         """
-        from gistgnn.fit.prepare import independent
+        from gistgnn.fit.prepare import with_independent_batches
         from gistgnn.theta.registry import Store
 
         check_choice("method", self.method, METHODS)
         if self.method in UNSPLIT:
             # The whole graph is refused here, before anything is trained.
-            independent(self.sampler, self.method)
+            with_independent_batches(self.sampler, self.method)
         layers = len(self.model.hidden)
         partitioned = self.partitioned_dims
         if unknown := sorted(partitioned - set(range(layers + 1))):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, users_code
-from gistgnn.training.names import find_named, named_as, parameters_of
+from gistgnn.training.names import CLASS_LOSSES, find_named, named_as, parameters_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Returns one number or one for each node, of the logits [n, C] and the targets of n nodes."""
@@ -47,11 +47,10 @@ def task_of(loss: Loss | str | None) -> Task | None:
     while isinstance(resolved, partial):
         resolved = resolved.func
     for task, losses in _TASKS.items():
-        kinds = tuple(candidate for candidate in losses if isinstance(candidate, type))
-        if isinstance(resolved, kinds) or any(
-            resolved is candidate or (isinstance(resolved, str) and resolved == candidate)
-            for candidate in losses
-        ):
+        classes = tuple(candidate for candidate in losses if isinstance(candidate, type))
+        is_named = isinstance(resolved, str) and resolved in losses
+        is_function = any(resolved is candidate for candidate in losses)
+        if is_named or is_function or isinstance(resolved, classes):
             return task
     return None
 
@@ -88,16 +87,18 @@ class Criterion:
 
         From logits [m, n, C] it returns [m] numbers.
         """
-        if logits.dim() == 3:  # the loss is the user's code, so it sees one sub-GCN at a time
-            # The loss may write into the targets, so each sub-GCN gets a copy.
+        if logits.dim() == 3:
+            # The loss may be the user's code, so it sees one sub-GCN at a time. It may write into
+            # the targets, so each sub-GCN gets a copy.
             return torch.stack(
                 [self(sub_logits, targets.clone(), weights) for sub_logits in logits]
             )
         values = (self._loss if weights is None else self._loss_by_node)(logits, targets)
         nodes = len(targets)
-        fitting = [(), (nodes,), (nodes, 1)]  # no others: broadcasting is a common mistake
-        fitting += [logits.shape] if targets.dim() == 2 else []
-        if not isinstance(values, Tensor) or values.shape not in fitting or values is logits:
+        shapes = [(), (nodes,), (nodes, 1)]  # No others: broadcasting is a common mistake.
+        if targets.dim() == 2:
+            shapes.append(tuple(logits.shape))
+        if not isinstance(values, Tensor) or values.shape not in shapes or values is logits:
             got = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
             raise InputError(
                 f"the loss {self.name} returned {got}, expected one number, or one for each node"
@@ -105,13 +106,13 @@ class Criterion:
         if weights is None:
             return values.mean()
         if not values.dim():
-            message = (
-                f"the loss {self.name} returned one number, but the sampler weights every node"
-            )
             raise InputError(
-                f"{message}: return [{nodes}] numbers, or take the argument reduction='none'"
+                f"the loss {self.name} returned one number, but the sampler weights every node: "
+                f"return [{nodes}] numbers, or take the argument reduction='none'"
             )
-        return values.flatten(1).mean(dim=1) @ weights if values.dim() > 1 else values @ weights
+        if values.dim() > 1:
+            values = values.flatten(1).mean(dim=1)
+        return values @ weights.to(values.dtype)
 
     def check(self, outputs: int, targets: Tensor, weights: Tensor | None) -> None:
         """Raise InputError unless the loss takes random logits and has a gradient."""
@@ -137,9 +138,8 @@ def make_criterion(
 ) -> Criterion | None:
     """Return the loss of a run, for the targets of its training nodes.
 
-    Returns None for the plain cross-entropy.
+    Returns None for the plain cross-entropy. A module's buffers move to the device of the targets.
     """
-    # A module's buffers move to the device of the targets.
     if loss is None and class_weights is None and not label_smoothing and not regression:
         return None
     record = {
@@ -166,10 +166,10 @@ def make_criterion(
         default = "binary-cross-entropy"
         target_kind = "labels"
     name = resolved or default
-    if (name in ("mse", "l1", "huber")) != regression:
-        fitting = "mse, l1 or huber" if regression else "cross-entropy or binary-cross-entropy"
+    if (name in CLASS_LOSSES) == regression:
+        suited = "mse, l1 or huber" if regression else "cross-entropy or binary-cross-entropy"
         raise InputError(
-            f"the loss is {name}, but the targets are {target_kind}: use {fitting}, or a function"
+            f"the loss is {name}, but the targets are {target_kind}: use {suited}, or a function"
         )
     if name == "cross-entropy" and targets.dim() == 2:
         raise InputError(
@@ -179,10 +179,30 @@ def make_criterion(
         raise InputError(
             f"label_smoothing is {label_smoothing}, but the loss is {name}: use cross-entropy"
         )
+    if class_weights is not None and regression:
+        raise InputError(
+            f"class_weights is given, but the loss is {name}, and numbers have no classes: leave "
+            "it out"
+        )
     options: dict[str, Any] = {"label_smoothing": label_smoothing} if label_smoothing else {}
     if class_weights is not None:
         options["weight"] = _compute_weights(class_weights, targets, classes)
     return Criterion(partial(_FUNCTIONS[name], **options), name, record)
+
+
+def _cross_entropy(
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    weight: Tensor | None = None,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Torch's cross-entropy, with class weights [C] of any type, such as float32 for float64."""
+    weight = None if weight is None else weight.to(logits.dtype)
+    return F.cross_entropy(
+        logits, targets, weight=weight, label_smoothing=label_smoothing, reduction=reduction
+    )
 
 
 def _binary_cross_entropy(
@@ -196,7 +216,7 @@ def _binary_cross_entropy(
 
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
-    "cross-entropy": F.cross_entropy,
+    "cross-entropy": _cross_entropy,
     "binary-cross-entropy": _binary_cross_entropy,
     "mse": F.mse_loss,
     "l1": F.l1_loss,

@@ -11,10 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, users_code
-from gistgnn.training.names import CLASS_METRICS, METRICS, check_choice, find_named, named_as
+from gistgnn.training.names import (
+    CLASS_METRICS,
+    METRICS,
+    adds_up,
+    check_choice,
+    find_named,
+    named_as,
+)
 from gistgnn.utils.checks import check_name, shown
 
-_MOST_ERRORS = 5  # classes that a class is mistaken for, in the record of a run
+# A record has at most so many classes that a class is mistaken for.
+_MOST_ERRORS = 5
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Metric:
     percent: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
+        if not (callable(self.function) or adds_up(self.function)):
             raise InputError(
                 f"metric is {shown(self.function)}, expected a function of (logits, targets)"
             )
@@ -59,25 +67,32 @@ class Metric:
         metric: Any = self.function
         sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)}"
         with users_code(f"the metric {self.name} fails for {sizes}"):
-            if not all(hasattr(metric, name) for name in ("update", "compute", "reset")):
+            if not adds_up(metric):
                 return self.number(metric(logits, targets))
             metric = metric.to(logits.device) if isinstance(metric, nn.Module) else metric
             metric.reset()
             metric.update(logits, targets)
             return self.number(metric.compute())
 
-    def number(self, found: Any) -> float:
+    def number(self, returned: Any) -> float:
         """Return what the function has returned as a number.
 
         Raises InputError if it is none, or not finite.
         """
-        with users_code(
-            f"the metric {self.name} returned a {type(found).__name__}", "return one number"
-        ):
-            value = float(found)
+        value = self.any_number(returned)
         if not math.isfinite(value):
             raise InputError(f"the metric {self.name} is {value}: return a finite number")
         return value
+
+    def any_number(self, returned: Any) -> float:
+        """Return what the function has returned as a number, which may be infinite or NaN.
+
+        Raises InputError if it is none.
+        """
+        with users_code(
+            f"the metric {self.name} returned a {type(returned).__name__}", "return one number"
+        ):
+            return float(returned)
 
     def better(self, score: float | None, best: float | None) -> bool:
         """Whether a score is better than the best one so far.
@@ -111,9 +126,9 @@ def has_output(logits: Tensor) -> Tensor:
     # A sum is finite only if all its terms are; a mask of all outputs would be as large as a
     # quarter of them.
     finite = logits.sum(dim=1).isfinite()
-    if not bool(finite.all()):  # a sum of finite numbers may overflow
-        doubtful = ~finite
-        finite[doubtful] = logits[doubtful].isfinite().all(dim=1)
+    if not bool(finite.all()):  # A sum of finite numbers may overflow.
+        rows = ~finite
+        finite[rows] = logits[rows].isfinite().all(dim=1)
     return finite
 
 
@@ -152,14 +167,16 @@ def scores_of_classes(truth: Tensor, guess: Tensor, classes: int) -> list[dict[s
 
 
 def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
-    """Return accuracy, micro F1 and macro F1 of true and predicted classes [N] or labels [N, K]."""
-    # With several labels, a node is right if all its labels are. The macro F1 is the mean over the
-    # classes that are true or predicted; with several labels over all of them, where an absent one
-    # counts 0. A node without a prediction, -1, is wrong: none of its labels is predicted, and as a
-    # single class its -1 is one more that is wrong.
+    """Return accuracy, micro F1 and macro F1 of true and predicted classes [N] or labels [N, K].
+
+    With several labels, a node is right if all its labels are. The macro F1 is the mean over the
+    classes that are true or predicted; with several labels over all of them, where an absent one
+    counts 0. A node without a prediction, -1, is wrong: none of its labels is predicted, and as a
+    single class its -1 is one more that is wrong.
+    """
     truth = truth.long()
     right = guess == truth
-    none = 0
+    without_prediction = 0
     if truth.dim() == 2:
         right = right.all(dim=1)
         guess = guess.clamp(min=0)
@@ -174,14 +191,16 @@ def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
             guess, minlength=classes
         )
         counted = occurrences > 0
-        none = len(truth) - len(guess)
+        without_prediction = len(truth) - len(guess)
     # `occurrences` counts how often a class is true, and how often it is predicted.
-    hits = 2 * hits.double()
+    twice_hits = 2 * hits.double()
     occurrences = occurrences.double()
+    f1_micro = twice_hits.sum() / (occurrences.sum() + without_prediction).clamp(min=1)
+    f1_of_classes = twice_hits[counted] / occurrences[counted].clamp(min=1)
     return {
         "accuracy": float(right.double().mean()),
-        "f1_micro": float(hits.sum() / (occurrences.sum() + none).clamp(min=1)),
-        "f1_macro": float((hits[counted] / occurrences[counted].clamp(min=1)).mean()),
+        "f1_micro": float(f1_micro),
+        "f1_macro": float(f1_of_classes.mean()),
     }
 
 
@@ -204,11 +223,13 @@ wrong.
 def _score(name: str, logits: Tensor, targets: Tensor) -> float:
     if name not in _SKLEARN:
         return label_scores(targets, predicted_labels(logits, targets.dim() == 2))[name]
-    from sklearn import metrics  # slow to import
+    from sklearn import metrics  # This is slow to import.
     from sklearn.exceptions import UndefinedMetricWarning
 
-    with warnings.catch_warnings():  # what is undefined is nan, and told by us
+    with warnings.catch_warnings():  # What is undefined is NaN, which `Metric` refuses.
         warnings.simplefilter("ignore", UndefinedMetricWarning)
+        # The balanced accuracy is the mean over the true classes. Another prediction is but wrong.
+        warnings.filterwarnings("ignore", "y_pred contains classes not in y_true")
         return _score_by_sklearn(name, getattr(metrics, _SKLEARN[name]), logits, targets)
 
 
@@ -231,7 +252,7 @@ def _score_by_sklearn(
         chances = chances[:, 1]
     elif not several and name == "roc_auc":
         return float(score(truth, chances, labels=range(classes), multi_class="ovr"))
-    elif not several:  # each class against the rest
+    elif not several:  # Each class against the others.
         truth = truth[:, None] == [list(range(classes))]
     return float(score(truth, chances))
 

@@ -76,12 +76,23 @@ def check_choice(setting: str, value: Any) -> None:
 
     It is a known name, `package.module:function`, or callable.
     """
-    if callable(value) or (isinstance(value, str) and (value in NAMES[setting] or ":" in value)):
+    if is_users_own(value) or (isinstance(value, str) and value in NAMES[setting]):
         return
     names = ", ".join(NAMES[setting])
     raise InputError(
         f"{setting} is {shown(value)}, expected one of {names}, or {_CONTRACTS[setting]}"
     )
+
+
+def is_users_own(value: Any) -> bool:
+    """Whether the user brings it: a function, an object, or the text `package.module:function`."""
+    return callable(value) or adds_up(value) or (isinstance(value, str) and ":" in value)
+
+
+def adds_up(metric: Any) -> bool:
+    """Whether a metric is an object with `update`, `compute` and `reset`, as of torchmetrics."""
+    methods = ("update", "compute", "reset")
+    return not isinstance(metric, type) and all(hasattr(metric, name) for name in methods)
 
 
 def find_named(setting: str, value: Any) -> Any:
@@ -108,7 +119,7 @@ def find_named(setting: str, value: Any) -> Any:
             function = attrgetter(name)(_load_module(file)) if file else resolve_name(value)
     finally:
         sys.path.remove(folder)
-    if not callable(function):
+    if not (callable(function) or adds_up(function)):
         raise InputError(
             f"{setting} is {value!r}, a {type(function).__name__}: expected {_CONTRACTS[setting]}"
         )

@@ -38,73 +38,87 @@ CLASSES: dict[str, Any] = {
 
 def check_optimizer(training: Any, model: nn.Module | None = None) -> None:
     """Raise InputError unless the user's function makes an optimiser that can take a step."""
+    optimizer_name = named_as(training.optimizer)
+    lr = training.first_lr
+    dimensions = {"a matrix": 2}
+    if model is not None:
+        dimensions = {name: parameter.dim() for name, parameter in model.named_parameters()}
     # Small parameters with as many dimensions as the model's stand for these: Muon takes matrices
     # alone.
-    name = named_as(training.optimizer)
-    lr = training.first_lr
-    dimensions = (
-        {"a matrix": 2}
-        if model is None
-        else {name: parameter.dim() for name, parameter in model.named_parameters()}
-    )
     parameters = {
         name: nn.Parameter(torch.zeros([2] * count)) for name, count in dimensions.items()
     }
     advice = (
         "expected a torch.optim class, or a function of (parameters, lr) that returns an optimiser"
     )
-    if refuses := _list_refused(training, parameters):
-        tensors = f"{', '.join(refuses[:3])}{' and others' if len(refuses) > 3 else ''}"
+    if refused := _list_refused(training, parameters):
+        tensors = ", ".join(refused[:3])
+        if len(refused) > 3:
+            tensors += " and others"
         advice = (
             f"it refuses {tensors}: give a function of (parameters, lr) with another "
             "optimiser for these, or take adamw"
         )
-    with users_code(f"the optimizer {name} cannot be made", advice):
+    with users_code(f"the optimizer {optimizer_name} cannot be made", advice):
         made = training.make_optimizer(parameters.values())
     if not isinstance(made, Optimizer):
-        raise InputError(f"the optimizer {name} gave a {type(made).__name__}: {advice}")
+        raise InputError(f"the optimizer {optimizer_name} gave a {type(made).__name__}: {advice}")
     if any(group["lr"] != lr for group in made.param_groups):
         rates = ", ".join(f"{group['lr']:g}" for group in made.param_groups)
         raise InputError(
-            f"the optimizer {name} has the learning rate {rates}, not lr, which is {lr:g}: pass lr "
-            "on"
+            f"the optimizer {optimizer_name} has the learning rate {rates}, not lr, which is "
+            f"{lr:g}: pass lr on"
         )
     for parameter in parameters.values():
         parameter.grad = torch.zeros_like(parameter)
     with users_code(
-        f"the optimizer {name} cannot take a step", "choose one whose step() needs no closure"
+        f"the optimizer {optimizer_name} cannot take a step",
+        "choose one whose step() needs no closure",
     ):
         made.step()
-    for parameter_name, parameter in parameters.items() if training.keeps_moments else ():
-        for key, state in made.state.get(parameter, {}).items():
+    if training.keeps_moments:
+        _check_moments(made, parameters, f"the optimizer {optimizer_name}")
+
+
+def _check_moments(
+    optimizer: Optimizer, parameters: Mapping[str, nn.Parameter], subject: str
+) -> None:
+    """Refuse an optimiser whose moments have other shapes than their parameters.
+
+    Args:
+        optimizer: has taken a step.
+        parameters: those that it trains, by name.
+        subject: what the message calls the optimiser.
+    """
+    for name, parameter in parameters.items():
+        for key, state in optimizer.state.get(parameter, {}).items():
             if isinstance(state, torch.Tensor) and state.dim() and state.shape != parameter.shape:
                 raise InputError(
-                    f"the optimizer {name} keeps '{key}' of {parameter_name}, whose shape is not "
-                    "the parameter's, so rounds cannot carry it: give optimizer_state='reset', or "
-                    "take adamw"
+                    f"{subject} keeps '{key}' of {name}, whose shape is not the parameter's, so "
+                    "rounds cannot carry it: give optimizer_state='reset', or take adamw"
                 )
 
 
 def _list_refused(training: Any, parameters: Mapping[str, nn.Parameter]) -> list[str]:
     """Return the parameters of which no optimiser can be made, if one can be made of others."""
-    kinds: dict[int, bool] = {}
+    # Whether an optimiser takes parameters with this number of dimensions.
+    is_taken: dict[int, bool] = {}
     for parameter in parameters.values():
-        if parameter.dim() not in kinds:
-            with suppress(Exception):  # a user's function may raise anything
+        if parameter.dim() not in is_taken:
+            is_taken[parameter.dim()] = False
+            with suppress(Exception):  # A user's function may raise anything.
                 training.make_optimizer([parameter])
-                kinds[parameter.dim()] = True
-            kinds.setdefault(parameter.dim(), False)
-    return [
-        name
-        for name, parameter in parameters.items()
-        if any(kinds.values()) and not kinds[parameter.dim()]
-    ]
+                is_taken[parameter.dim()] = True
+    if not any(is_taken.values()):
+        return []
+    return [name for name, parameter in parameters.items() if not is_taken[parameter.dim()]]
 
 
-# The entry of a group of parameters that its learning rate is multiplied by.
+# Entries of a group of parameters whose learning rate is multiplied by a factor: the factor, the
+# group's settings without it, and the number of the group that it was split from.
 RATE_FACTOR = "rate_factor"
-PLAIN = "plain_settings"  # the entry with the settings that such a group has without the factor
-PLAIN_GROUP = "plain_group"  # the entry with the number of the group that it was split from
+PLAIN = "plain_settings"
+PLAIN_GROUP = "plain_group"
 
 
 def scale_rates(optimizer: Optimizer, rate_factors: Mapping[Tensor, float]) -> None:
@@ -175,26 +189,30 @@ def update_rule(training: Any) -> UpdateRule | None:
 
 
 _RULES: dict[Any, UpdateRule | None] = {}
-_TRIED_STEPS = 10  # the first steps of some optimisers, such as RAdam, are not like the later ones
+_TRIED_STEPS = 10  # The first steps of some optimisers, such as RAdam, are not like later ones.
 _GRADIENT = ((0.5, -1.0, 2.0), (1.5, 1.0, -0.5))
-_ALIKE = 0.02  # the relative difference of steps that count as the same
+_ALIKE = 0.02  # Steps count as the same up to this relative difference.
 
 
 def _try_rule(training: Any) -> UpdateRule | None:
+    """Return the rule of `update_rule`, by steps of an optimiser on a small matrix."""
     plain = replace(training, weight_decay=0.0)
     gradient = torch.tensor(_GRADIENT)
     other_entry = gradient.clone()
     other_entry[0, 0] = -3.0
     step = _measure_last_step(plain, gradient)
-    is_by_entry = bool(
-        torch.isclose(_measure_last_step(plain, other_entry), step, rtol=_ALIKE).view(-1)[1:].all()
-    )
-    if not is_by_entry:
+    step_with_other_entry = _measure_last_step(plain, other_entry)
+    if not _are_alike(step_with_other_entry.view(-1)[1:], step.view(-1)[1:]):
         return None
     larger_step = _measure_last_step(plain, 4 * gradient)
-    if torch.allclose(larger_step, step, rtol=_ALIKE):
+    if _are_alike(larger_step, step):
         return "adam"
-    return "sgd" if torch.allclose(larger_step, 4 * step, rtol=_ALIKE) else None
+    return "sgd" if _are_alike(larger_step, 4 * step) else None
+
+
+def _are_alike(step: Tensor, other: Tensor) -> bool:
+    """Whether two steps count as the same, however small the learning rate makes both."""
+    return torch.allclose(step, other, rtol=_ALIKE, atol=0.0)
 
 
 def _measure_last_step(training: Any, gradient: Tensor) -> Tensor:
@@ -221,8 +239,8 @@ def eager(kind: Any) -> Callable[..., Optimizer]:
     )
 
 
-MOST_RECORDS = 32  # that are kept
-TRIED = 100  # steps of a scheduler that is tried before a run
+MOST_RECORDS = 32  # At most so many schedulers, or update rules, are remembered.
+TRIED = 100  # A scheduler is tried for so many steps before a run.
 # Arguments of torch's schedulers that are the run's steps if left open.
 STEPS = ("total_steps", "T_max")
 
@@ -255,42 +273,39 @@ def scheduler_of(schedule: str | Factor | MakeScheduler) -> MakeScheduler | None
 class Recorded:
     """What a scheduler of torch sets in every step of a run, by group of parameters.
 
+    Sub-GCNs have new optimisers in every round, so a scheduler is run once, on an optimiser with
+    the same groups that trains nothing. Its arguments `STEPS` are the number of steps, unless the
+    user has set them.
+
     Attributes:
         columns: for every group the values of each setting that the scheduler changes, such as
             "lr", "momentum" or "betas", one for each step; and always "lr".
     """
 
     def __init__(self, make: MakeScheduler, optimizer: Optimizer, steps: int) -> None:
-        # Sub-GCNs have new optimisers in every round, so a scheduler is run once, on an optimiser
-        # with the same groups that trains nothing. The arguments `STEPS` are the number of steps,
-        # unless the user has set them.
         still_copy = eager(_Still)(_unsplit_groups(optimizer), optimizer.defaults)
+        unscheduled = [_read_settings(group) for group in still_copy.param_groups]
+        self.columns: list[dict[str, list[Any]]] = [{"lr": []} for _ in unscheduled]
         arguments = inspect.signature(make).parameters
         empty = (None, inspect.Parameter.empty)
-        first = [_read_settings(group) for group in still_copy.param_groups]
-        self.columns: list[dict[str, list[Any]]] = [{"lr": []} for _ in first]
+        left_open = [
+            name for name in STEPS if name in arguments and arguments[name].default in empty
+        ]
         failure = f"the schedule {named_as(make)} cannot give the rates of {steps} steps"
         with users_code(
             failure, "expected a scheduler that needs the optimizer and the number of steps alone"
         ):
-            scheduler = make(
-                still_copy,
-                **{
-                    name: steps
-                    for name in STEPS
-                    if name in arguments and arguments[name].default in empty
-                },
-            )
+            scheduler = make(still_copy, **dict.fromkeys(left_open, steps))
             if getattr(scheduler, "optimizer", still_copy) is not still_copy:
                 raise InputError(
                     f"the schedule {named_as(make)} is of another optimizer: make it of the one it "
                     "is given"
                 )
             for step in range(steps):
-                for column, group, before in zip(
-                    self.columns, still_copy.param_groups, first, strict=True
+                for column, group, settings in zip(
+                    self.columns, still_copy.param_groups, unscheduled, strict=True
                 ):
-                    self._record(column, group, before, step)
+                    self._record(column, group, settings, step)
                 still_copy.step()
                 scheduler.step()
         for rate in (rate for column in self.columns for rate in column["lr"]):
@@ -298,13 +313,13 @@ class Recorded:
 
     @staticmethod
     def _record(
-        column: dict[str, list[Any]], group: dict[str, Any], before: dict[str, Any], step: int
+        column: dict[str, list[Any]], group: dict[str, Any], unscheduled: dict[str, Any], step: int
     ) -> None:
-        """Add the values of a group in one step; `before` are those without the scheduler."""
-        for name, first in before.items():
+        """Add the values of a group in one step; `unscheduled` are those without the scheduler."""
+        for name, unchanged in unscheduled.items():
             value = float(group[name]) if name == "lr" else group[name]
-            if name not in column and value is not first and value != first:
-                column[name] = [first] * step
+            if name not in column and value is not unchanged and value != unchanged:
+                column[name] = [unchanged] * step  # Until now the scheduler has not changed it.
             if name in column:
                 column[name].append(value)
 
