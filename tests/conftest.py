@@ -1,3 +1,4 @@
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -30,15 +31,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the long tests. Leave out those that need a GPU where there is none; a line at the end
     says so.
     """
-    for item in items:
-        path = item.path.relative_to(Path(__file__).parent).as_posix()
-        if path.startswith(LONG) or "shared_data" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.long)
+    mark_long(items)
     if torch.cuda.is_available():
         return
     without = [item for item in items if item.get_closest_marker("cuda")]
     config.hook.pytest_deselected(items=without)
     items[:] = [item for item in items if not item.get_closest_marker("cuda")]
+
+
+def mark_long(items: list[pytest.Item]) -> None:
+    """Mark the tests that `make test` leaves to `make long`.
+
+    These are the files of `LONG`, tests of real graphs, and of a test marked `one_in(n)` all cases
+    but the first of every n.
+    """
+    cases = Counter[str]()
+    for item in items:
+        path = item.path.relative_to(Path(__file__).parent).as_posix()
+        is_long = path.startswith(LONG) or "shared_data" in getattr(item, "fixturenames", ())
+        if one_in := item.get_closest_marker("one_in"):
+            test = item.nodeid.partition("[")[0]
+            is_long |= cases[test] % one_in.args[0] != 0
+            cases[test] += 1
+        if is_long:
+            item.add_marker(pytest.mark.long)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -52,6 +52,9 @@ LESSONS = [
 ]
 
 
+SLOW = ("index.md", "coming-from.md")  # pages whose Python trains for seconds
+
+
 @pytest.mark.parametrize(
     "block", README_BLOCKS, ids=[f"block{i}" for i in range(len(README_BLOCKS))]
 )
@@ -60,7 +63,15 @@ def test_the_readme_s_python_runs(block: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", [page for page in LESSONS if code(page, "python")], ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.long) if page.name in SLOW else page
+        for page in LESSONS
+        if code(page, "python")
+    ],
+    ids=name_of,
+)
 def test_a_page_s_python_runs_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

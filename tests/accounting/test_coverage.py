@@ -68,6 +68,7 @@ def sizes_of(blocks: Sequence[Blocks]) -> list[tuple[int, ...]]:
     return [tuple(map(len, own)) for own in blocks]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("model", "widths", "m", "options"),
@@ -126,6 +127,7 @@ def test_one_sub_gcn_trains_everything_and_no_round_trains_nothing() -> None:
         assert never_trained(gist.full_spec, gist.partition, rounds) == share
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_result_has_it(method: str, kind: str) -> None:

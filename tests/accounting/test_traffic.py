@@ -59,6 +59,7 @@ def held(sub: nn.Module, training: Training) -> int:
     )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("norm", ["none", "batch"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_traffic_is_what_sub_gcns_and_their_optimisers_hold(name: str, norm: str) -> None:

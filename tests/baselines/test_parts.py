@@ -101,6 +101,7 @@ def test_parts_have_batches_of_their_own() -> None:
     assert len({tuple(steps) for steps in seen}) == 3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("store", ["memory", "host", "disk", "disk bf16"])
 def test_the_wide_model_is_the_same_wherever_it_is_put_together(store: str, tmp_path: Path) -> None:
     kind, _, precision = store.partition(" ")
@@ -113,6 +114,7 @@ def test_the_wide_model_is_the_same_wherever_it_is_put_together(store: str, tmp_
         assert torch.equal(named_tensors(found)[name], tensor), name
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", [Parts, Ensemble])
 @pytest.mark.parametrize("asked", [1, 7, 9])
 def test_an_interrupted_run_resumes_as_if_nothing_had_happened(

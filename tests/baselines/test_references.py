@@ -172,6 +172,7 @@ def narrow(widths: tuple[int, ...], i: int, **options: Any) -> GIST:
     return GIST(lambda w: build(w, **options), widths, 1, seed=seed, width_scaling="none")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("how", ["split", "each"])
 @pytest.mark.parametrize("kind", ["full", "shared clusters", "own clusters"])
 def test_each_member_is_an_ordinary_run_of_a_narrow_model(kind: str, how: str) -> None:

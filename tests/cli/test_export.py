@@ -106,13 +106,18 @@ def train(cli: Cli, run: str, *options: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_pyg_files_compute_what_the_run_s_model_does(cli: Cli, graphs: None) -> None:
-    runs: dict[str, list[object]] = {}
-    for name in MODELS:
-        model = ["--model", name, "--norm"]
-        runs[f"{name}-none"] = [*model, "none", "--standardise"]
-        runs[f"{name}-batch"] = [*model, "batch", "--standardise", "--dataset", "labels.npz"]
-        runs[f"{name}-layer"] = [*model, "layer", "--no-standardise", "--dataset", "weighted.npz"]
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("norm", ["batch", "layer", "none"])
+def test_pyg_files_compute_what_the_run_s_model_does(cli: Cli, graphs: None, norm: str) -> None:
+    options_of_norm = {
+        "batch": ["--standardise", "--dataset", "labels.npz"],
+        "layer": ["--no-standardise", "--dataset", "weighted.npz"],
+        "none": ["--standardise"],
+    }
+    runs: dict[str, list[object]] = {
+        f"{name}-{norm}": ["--model", name, "--norm", norm, *options_of_norm[norm]]
+        for name in MODELS
+    }
     runs["gist"] = ["--sub-gcns", 4, "--set", "precision=bf16"]
     runs["parts"] = ["--method", "parts", "--sub-gcns", 2, "--model", "gat"]
     runs["budget"] = ["--budget", "2s", "--model", "graphsage"]
@@ -134,6 +139,7 @@ def test_pyg_files_compute_what_the_run_s_model_does(cli: Cli, graphs: None) -> 
     assert np.ptp(outputs["gist"], axis=0).min() > 0.01  # the model tells nodes apart
 
 
+@pytest.mark.long
 def test_torch_files_compute_what_the_run_s_model_does(cli: Cli, graphs: None) -> None:
     norms = dict(zip(MODELS, ("layer", "batch", "none", "layer", "whole"), strict=True))
     expected = {}
@@ -159,6 +165,7 @@ def test_torch_files_compute_what_the_run_s_model_does(cli: Cli, graphs: None) -
         torch.testing.assert_close(program(x, edge_index), model(x, edge_index))
 
 
+@pytest.mark.long
 def test_onnx_files_compute_what_the_run_s_model_does(cli: Cli, graphs: None) -> None:
     pytest.importorskip("onnxscript")
     onnx = pytest.importorskip("onnx")
@@ -259,6 +266,7 @@ def talking(features, widths, classes):
 """
 
 
+@pytest.mark.long
 def test_a_model_that_a_function_builds(cli: Cli, graphs: None) -> None:
     Path("net.py").write_text(NET)
     graph = load_graph("own.npz")

@@ -87,6 +87,7 @@ def attempt(cli: Cli, *words: object) -> str:
     return done.stderr
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("number", "error"),
     [
@@ -114,6 +115,7 @@ def test_an_evaluation_that_fails_leaves_the_model(
     assert not (tmp_path / "run/checkpoints").exists()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("what", ["report", "model", "result"])
 def test_a_result_that_cannot_be_written_is_written_by_resuming(
     what: str, cli: Cli, own_graph: Path, tmp_path: Path

@@ -235,6 +235,7 @@ WAYS: dict[str, dict[str, Any]] = {  # options, and what result.json says of som
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("options", WAYS)
 def test_a_way_to_train(
     cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path, options: str

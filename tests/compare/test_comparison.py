@@ -118,6 +118,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()} == kept
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("norm", [(), ("--norm", "batch")])
 def test_every_row_is_the_run_that_train_makes_of_the_same_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], norm: tuple[str, ...]
@@ -140,6 +141,7 @@ def test_every_row_is_the_run_that_train_makes_of_the_same_options(
     assert (norms[0] == norms[1]) == bool(norm)
 
 
+@pytest.mark.long
 def test_it_ends_with_its_runs_and_resumes(tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = (

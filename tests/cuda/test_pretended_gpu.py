@@ -23,6 +23,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("model", "options"), RUNS, ids=[model for model, _ in RUNS])
 def test_a_run_stays_on_the_gpu_and_trains_the_theta_of_the_cpu(
     model: str, options: dict[str, Any], tmp_path: Path

@@ -244,6 +244,7 @@ def rest(own: dict[str, Any]) -> list[Any]:
     return [own[key] for key in ("steps", "history", "test")]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("before", "end", "number", "then"), CASES, ids=str)
 def test_a_run_that_ended_goes_on_to_the_model_of_an_unbroken_run(
     tmp_path: Path, before: Where, end: str, number: int, then: Where

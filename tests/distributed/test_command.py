@@ -84,6 +84,7 @@ def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "options", [("--method", "data-parallel", "--sub-gcns", 2, "--epochs", 2), ("--budget", "3s")]
 )

@@ -70,6 +70,7 @@ class StopSecondPart(Callback):
             run.stop()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("count", [2, 4])
 def test_parts_on_ranks_are_those_of_one_process(count: int, tmp_path: Path) -> None:
     every = on_ranks(count, train_on_rank, tmp_path)

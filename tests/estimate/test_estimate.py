@@ -319,13 +319,18 @@ def check_peak(out: Path, *line: object) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="measured by Linux's /proc")
-def test_the_peak_is_that_of_a_process_and_a_folder_s_keeps_to_its_limit(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_the_peak_is_that_of_a_process(tmp_path: Path) -> None:
     model = ("--model", "graphsage", "--hidden", 1024, 1024, "--sub-gcns", 2)
     check_peak(
         tmp_path / "digits", "--dataset", "digits", *model, "--epochs", 4, "--local-steps", 2
     )
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="measured by Linux's /proc")
+def test_the_peak_of_a_folder_is_that_of_a_process_and_keeps_to_its_limit(
+    folder: Path, tmp_path: Path
+) -> None:
     sampler = (
         "--sampler",
         "clusters",

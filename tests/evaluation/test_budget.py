@@ -93,6 +93,7 @@ done = True
 """
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("name", "share"), [("graphsage", 0.5), ("gat", 0.5), ("gatv2", 2.1), ("PyG's gat", 0.5)]
 )

@@ -95,6 +95,7 @@ def by_parts(model: nn.Module, at_once: int) -> tuple[torch.Tensor, list[int]]:
     return actual, taken
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", [*OURS, "PyG's"])
 @pytest.mark.usefixtures("_batches")
 def test_parts_together_are_parts_alone(name: str) -> None:

@@ -131,6 +131,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = (
 )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_are_the_whole(name: str, weighted: bool) -> None:

@@ -60,6 +60,7 @@ def plain(model: nn.Module, graph: Graph) -> Tensor:
         return deepcopy(model).double()(graph.x.double(), graph.edge_index).float()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("place", ["memory", "folder of clusters"])
 @pytest.mark.parametrize("sparse", [False, True])

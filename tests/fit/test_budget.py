@@ -149,6 +149,7 @@ def test_the_best_part_of_short_trials_is_chosen(
     assert said == [words in choice.reason for words in ("every rank", "copies", "more time")]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "step",
     [
@@ -288,7 +289,7 @@ def test_what_a_budget_chooses_cannot_be_given(given: dict[str, Any]) -> None:
     [
         (10.0, 1.0, ClusterSampling(), 4),  # few steps: as many nodes in more steps
         (10.0, 0.0, ClusterSampling(), 1),  # a step takes as long with fewer nodes
-        (300.0, 1.0, ClusterSampling(), 1),  # there is time for many steps
+        pytest.param(300.0, 1.0, ClusterSampling(), 1, marks=pytest.mark.long),  # many steps
         (10.0, 1.0, ClusterSampling(20, 8), 1),  # the size is the user's
         (10.0, 1.0, None, 1),  # a step sees the whole graph
     ],
@@ -328,6 +329,7 @@ def test_batches_are_smaller_where_there_is_time_for_few_steps(
         assert rest.batches == cut.batches, "a resumed run has the same batches"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("seconds_of_an_edge", "sampler", "expected"),
     [

@@ -53,6 +53,7 @@ def from_command(*words: object) -> RunConfig:
     return config_from_args(args, given_sub_gcns(args))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("how", ["split", "each"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_worker_takes_a_hundred_epochs(method: str, how: Any) -> None:

@@ -198,6 +198,7 @@ def test_a_run_does_not_resume_with_other_settings(setting: str, interrupted: Pa
         fit(**SETTINGS[setting], saving=Saving(interrupted, resume=True))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("difference", MODELS)
 def test_a_run_does_not_resume_with_another_model(difference: str, tmp_path: Path) -> None:
     one, other = MODELS[difference]

@@ -212,6 +212,7 @@ def draws(loop: Loop, rounds: int = 99) -> list[Any]:
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 @pytest.mark.parametrize("before", BEFORE)
 def test_a_loop_that_was_left_goes_on_like_an_unbroken_one(

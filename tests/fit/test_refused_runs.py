@@ -120,6 +120,7 @@ def test_a_fit_after_refused_ones_is_that_of_a_fresh_model(kind: str, tmp_path: 
     assert quiet(found.history) == quiet(expected.history)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
 @pytest.mark.parametrize("work", ["fit", "rounds", "nothing"])
 def test_a_refused_fit_leaves_what_was_trained(kind: str, work: str, tmp_path: Path) -> None:
@@ -153,6 +154,7 @@ def test_a_refused_fit_leaves_how_the_model_is_made() -> None:
     assert not gist.full_spec.merges
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
 @pytest.mark.parametrize(
     "first",

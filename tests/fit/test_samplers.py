@@ -65,6 +65,7 @@ PAIRS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("name", "model"), PAIRS)
 def test_it_learns_and_goes_on_after_a_stop(name: str, model: str, tmp_path: Path) -> None:
     def trained(**options: Any) -> tuple[GIST, Result]:
@@ -101,6 +102,7 @@ def theta_of(
     return theta(gist)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", EVERY)
 def test_weights_of_one_change_nothing_and_others_do(name: str) -> None:
     sampler = EVERY[name]
@@ -111,6 +113,7 @@ def test_weights_of_one_change_nothing_and_others_do(name: str) -> None:
         assert not same(plain, theta_of(build, weighted(graph), sampler))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("model", edges.MODELS)
 def test_models_of_edge_data_train(model: str) -> None:
     used = edges.MODELS[model]((8,)).name
@@ -142,6 +145,7 @@ def without_the_rest(graph: Graph) -> Graph:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("runner", "sampler"), WAYS)
 def test_the_rest_of_the_graph_changes_scores_and_nothing_else(
     runner: str, sampler: ClusterSampling | None

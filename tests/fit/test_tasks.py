@@ -82,6 +82,7 @@ NUMBERS: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_integers_are_numbers_to_a_loss_of_numbers(name: str) -> None:
     loss, function = NUMBERS[name]

@@ -65,6 +65,7 @@ def plain_loop(kind: Any, steps: int, lr: float, **settings: Any) -> dict[str, T
     return model.state_dict()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("optimizer", "kind", "settings"),
     [

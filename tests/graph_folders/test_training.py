@@ -60,6 +60,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_folder_trains_as_memory_does(way: str, both: tuple[Graph, Path]) -> None:
     stored = load(both[1])

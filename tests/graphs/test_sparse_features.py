@@ -202,6 +202,7 @@ def train(build: str, x: Tensor, **settings: Any) -> tuple[dict[str, Tensor], di
     }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("build", BUILDS)
 def test_a_run_is_that_of_dense_features_bit_for_bit(build: str, run: str) -> None:

@@ -100,6 +100,7 @@ def spectral_norms(model: nn.Module) -> Tensor:
     return torch.stack([torch.linalg.matrix_norm(weight, 2) for weight in effective_weights(model)])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("make", "change"),
     [
@@ -151,6 +152,7 @@ ORDERED: dict[str, Change] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(
     "change", [*WITHOUT_ORDER.values(), *ORDERED.values()], ids=[*WITHOUT_ORDER, *ORDERED]
@@ -240,6 +242,7 @@ def test_members_of_an_ensemble_keep_their_buffers() -> None:
     assert same(named_tensors_of(ensemble.model()), named_tensors_of(model))
 
 
+@pytest.mark.long
 def test_a_mean_of_sub_gcns_is_tried_with_the_merged_norms() -> None:
     # The weight of `out` is divided by its own norm: a division by m has no effect on it.
     def normed(widths: tuple[int, int]) -> Net:

@@ -97,8 +97,8 @@ MODELS: dict[str, tuple[Build, int]] = {
     "PyG's GCN": (lambda width: pyg.GCN(FEATURES, width, 3, CLASSES), 0),
     "PyG's GAT": (lambda width: pyg.GAT(FEATURES, width, 3, CLASSES, heads=2), 0),
     "PyG's GIN": (lambda width: pyg.GIN(FEATURES, width, 3, CLASSES, norm="layer"), 0),
-    "GCN2": (ResidualNet, 0),
     "PNA": (pna, 0),
+    "GCN2": (ResidualNet, 0),
     "own": (TwoHeads, 2),
 }
 
@@ -193,6 +193,7 @@ def growth_with_width(name: str, rule: str, scaled: bool) -> dict[str, tuple[flo
     return {key: tuple((wide[key][i] - narrow[key][i]) / span for i in range(2)) for key in narrow}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_features_and_their_changes_have_the_same_size_at_every_width(name: str) -> None:
     """The coordinate check of Yang et al., at widths that differ by a factor of 16."""
@@ -208,6 +209,7 @@ def test_features_and_their_changes_have_the_same_size_at_every_width(name: str)
     assert max(abs(value) for pair in plain.values() for value in pair) > 0.4
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_output_changes_alike_at_every_width_by_plain_gradient_descent(name: str) -> None:
     _, change = growth_with_width(name, "sgd", True)[""]
@@ -373,6 +375,7 @@ def test_bad_groups_are_refused(arguments: dict[str, Any], culprit: str) -> None
         WidthScaling(build, 8).parameter_groups(build(8), **arguments)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", list(every_model())[::4])
 def test_the_roles_of_many_models_can_be_told(name: str) -> None:
     build, widths = every_model()[name]

@@ -63,6 +63,7 @@ def variants(name: str) -> Iterator[dict[str, Any]]:
         yield {"widths": (4, 4), "heads": 2, "attention_dropout": 0.1}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_computes_the_same_as_a_module_of_pyg(name: str, norm: str) -> None:
@@ -119,6 +120,7 @@ def test_pyg_s_own_model_is_used_where_it_computes_the_same() -> None:
     assert dropouts == {0.1}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_python_of_a_model_makes_it(name: str) -> None:
     x, edges, weights = inputs(2)

@@ -42,6 +42,7 @@ def table(out: Path) -> list[dict[str, str]]:
     return [dict(zip(columns, row, strict=True)) for row in first["rows"]]
 
 
+@pytest.mark.long
 def test_one_page_has_times_of_one_device_and_of_a_worker(
     tmp_path: Path, reproduced: Callable[[str], Path]
 ) -> None:

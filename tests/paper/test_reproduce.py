@@ -81,6 +81,7 @@ def written(out: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", TINY)
 def test_it_runs_once_and_writes_its_table_record_and_report(
     name: str, reproduced: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
@@ -108,6 +109,7 @@ def test_it_runs_once_and_writes_its_table_record_and_report(
     assert len(record["tables"][0]["rows"]) == rows
 
 
+@pytest.mark.long
 def test_the_models_of_the_full_scale_run_on_a_small_graph(tmp_path: Path) -> None:
     for name, options, rows in (
         ("reddit", ("--layers", 2, *FEW, *ONE), 8),

@@ -140,11 +140,13 @@ OTHERS: list[tuple[Case, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("case", "options"), OTHERS)
 def test_it_equals_the_in_turn_runner_for_other_models(case: Case, options: dict[str, Any]) -> None:
     assert runners_agree(case, 3, SAMPLERS["full"], Training(9, lr=0.05, **options)) == []
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("norm", ["layer", "batch"])
 def test_it_equals_the_in_turn_runner_where_classes_are_many(name: str, norm: str) -> None:

@@ -99,6 +99,7 @@ def agree(name: str, kind: str, m: int, **options: Any) -> None:
         )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["full", "batches", "precomputed"])
 @pytest.mark.parametrize("name", ["graphsage", "gcn", "gat", "gatv2", "gin"])
 def test_recorded_steps_are_those_one_by_one(name: str, kind: str) -> None:
@@ -145,6 +146,7 @@ def test_a_runner_that_is_gone_leaves_no_memory_on_the_gpu(kind: str) -> None:
         gc.enable()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", ["full", "batches", "precomputed"])
 @pytest.mark.parametrize("name", ["graphsage", "gat"])
 def test_dropout_does_not_depend_on_what_is_recorded(name: str, kind: str) -> None:

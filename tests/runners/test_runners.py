@@ -89,6 +89,7 @@ CASES: dict[str, tuple[Case, int, Sampler, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_auto_equals_the_in_turn_runner_bit_for_bit(
     name: str, monkeypatch: pytest.MonkeyPatch

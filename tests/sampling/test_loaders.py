@@ -90,6 +90,7 @@ class NoLength:
         return iter(self.batches)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("m", [1, 2])
 @pytest.mark.parametrize("runner", ["in-turn", "auto", "fused"])
 @pytest.mark.parametrize("standardise", [True, False])
@@ -175,6 +176,7 @@ LOADERS: dict[str, Callable[[], Any]] = {
 each_loader = pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
 
 
+@pytest.mark.one_in(3)
 @each_loader
 def test_every_loader_trains_alike_by_every_runner(make: Callable[[], Any]) -> None:
     """That of the second epoch and of later rounds, too."""
@@ -183,6 +185,7 @@ def test_every_loader_trains_alike_by_every_runner(make: Callable[[], Any]) -> N
     torch.testing.assert_close(states[2], states[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.one_in(4)
 @each_loader
 def test_a_run_is_the_same_again_whatever_the_user_s_generator(make: Callable[[], Any]) -> None:
     first = trained(make())

@@ -107,6 +107,7 @@ def sums_of_two_layers(
             yield ((upper.gcn.to_dense().double() @ h)[nodes_of(batch)[:4].argsort()],)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("sampling", [LadiesSampling, FastGCNSampling])
 def test_two_layers_without_activation_are_unbiased(sampling: type[LadiesSampling]) -> None:
     x = features(SOME.x)
@@ -156,6 +157,7 @@ def test_nodes_with_very_many_edges() -> None:
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SAINT)
 def test_saint_s_loss_is_unbiased(name: str) -> None:
     """That of fixed scores: its mean over batches is the mean over the training nodes."""

@@ -154,6 +154,7 @@ def test_the_diagonal_and_parallel_rows_are_exact() -> None:
     torch.testing.assert_close(output_gram(x_hat), expected, rtol=1e-14, atol=1e-14)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("m", [1, 4])
 def test_finite_kernels_converge_with_the_root_of_the_width(m: int) -> None:
     p = theory.ring(8, 5)

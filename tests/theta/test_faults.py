@@ -50,6 +50,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_theta_is_refused(tmp_path: Path, damage: str) -> None:
     shaken(make(store=store("disk", tmp_path)), 1)
@@ -75,7 +76,8 @@ def test_a_checkpoint_of_another_theta_is_refused(tmp_path: Path) -> None:
         fit(make(store=store("disk", tmp_path)), saving=saving)
 
 
-@pytest.mark.parametrize(("call", "before"), [("fsync", 1), ("replace", 1), ("write_tensors", 0)])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("call", "before"), [("replace", 1), ("fsync", 1), ("write_tensors", 0)])
 def test_a_disk_that_fails_costs_the_round_at_most(
     tmp_path: Path, call: str, before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -293,6 +293,7 @@ def test_joined_parts_are_the_mean_of_their_outputs(
     )
 
 
+@pytest.mark.long
 @examples
 @given(
     st.sampled_from(COPIED), st.tuples(*[st.integers(2, 5)] * 3), st.sampled_from([2, 3, 4]), seeds

@@ -151,6 +151,7 @@ def check_whole(
     return is_in
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
 @pytest.mark.parametrize("rounds", [0, 1])
 def test_an_interrupted_merge_is_whole_or_not_at_all(

@@ -20,7 +20,7 @@ from tests.theta.stores import OPTIMIZERS, shaken, store, values
 
 
 @settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data(), name=st.sampled_from(list(some_models())))
 def test_every_store_gives_the_same_theta(

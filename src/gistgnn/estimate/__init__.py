@@ -1,5 +1,6 @@
 """The memory, disk and time of a run, estimated before it starts by closed formulas of sizes."""
 
+from gistgnn.estimate.memory import Memory
 from gistgnn.estimate.plan import PLACES, SELDOM_BEST, Option, Plan, make_plan
 from gistgnn.estimate.refusal import (
     chosen_store,
@@ -8,13 +9,16 @@ from gistgnn.estimate.refusal import (
     whole_model_fits,
 )
 from gistgnn.estimate.resources import Resources
+from gistgnn.estimate.shapes import RunShape
 
 __all__ = [
     "PLACES",
     "SELDOM_BEST",
+    "Memory",
     "Option",
     "Plan",
     "Resources",
+    "RunShape",
     "chosen_store",
     "make_plan",
     "out_of_memory",

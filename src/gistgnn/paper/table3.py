@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from gistgnn.compare import RunStore, records_on_ranks, with_seeds
 from gistgnn.distributed import World
-from gistgnn.estimate import Resources, make_plan
+from gistgnn.estimate import Memory, Resources, RunShape
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import GraphSizes, find
 from gistgnn.paper import large_graphs as large
@@ -108,10 +108,16 @@ class UltraWide(Experiment):
         The reason is "" if it is trained.
         """
         sizes = find(dataset) or GraphSizes.of_graph(store.graph(dataset))
-        sizes_of_runs = itertools.product(sorted(self.sub_gcns), self.widths)
+        shapes: dict[Size, RunShape] = {}
+        for width in self.widths:
+            same_width = None  # The layout of a model is the same for every m.
+            for m in sorted(self.sub_gcns):
+                run = self.config(dataset, layers, width, m)
+                same_width = RunShape(run, sizes, same_width)
+                shapes[m, width] = same_width
         return {
-            (m, d): self._plan(self.config(dataset, layers, d, m), sizes, store)
-            for m, d in sizes_of_runs
+            (m, width): self._plan(shapes[m, width], store)
+            for m, width in itertools.product(sorted(self.sub_gcns), self.widths)
         }
 
     def runs_on_ranks(self, ranks: World, store: RunStore) -> list[RunConfig]:
@@ -131,7 +137,7 @@ class UltraWide(Experiment):
         runs = [self.config(*settings) for settings in ranks.lead(fitting)]
         return [replace(run, share="rows" if run.sub_gcns > 1 else "whole") for run in runs]
 
-    def _plan(self, config: RunConfig, sizes: GraphSizes, store: RunStore) -> tuple[str, str]:
+    def _plan(self, run: RunShape, store: RunStore) -> tuple[str, str]:
         """Plan a run within the paper's device and within this machine.
 
         At the small scale the device is this one.
@@ -140,17 +146,13 @@ class UltraWide(Experiment):
         theirs = Resources.here(self.device, store.directory, self.device_memory)
         if self.scale == "full":
             theirs = replace(theirs, host=HOST_MEMORY, gpu=self.device_memory)
-        on_theirs, on_ours = (
-            make_plan(
-                config, sizes, resources, [config.sub_gcns], [config.store], timed=False
-            ).options[0]
-            for resources in (theirs, here)
-        )
-        needed = size(on_theirs.memory.peaks[theirs.device])
-        if {"cpu", theirs.device} & {*on_theirs.memory.lacking}:
+        on_theirs = Memory(run, run.config.store, theirs)
+        on_ours = Memory(run, run.config.store, here)
+        needed = size(on_theirs.peaks[theirs.device])
+        if {"cpu", theirs.device} & {*on_theirs.lacking}:
             return needed, OOM
-        if on_ours.memory.lacking:
-            lacking = on_ours.memory.lacking[0]
+        if on_ours.lacking:
+            lacking = on_ours.lacking[0]
             return f"{needed}; here {size(here.limits[lacking])} of {PLACES[lacking]}", NOT_RUN
         return needed, ""
 

@@ -107,8 +107,6 @@ def find_named(setting: str, value: Any) -> Any:
     where, _, name = value.rpartition(":")
     file = os.path.abspath(where) if where.endswith(".py") else None
     folder = os.path.dirname(file) if file else os.getcwd()
-    if file:
-        _forget_namesakes(folder)
     sys.path.insert(0, folder)
     expected = "expected package.module:function, or path/to/file.py:function"
     try:
@@ -150,6 +148,7 @@ def _forget_namesakes(folder: str) -> None:
 @cache
 def _load_module(path: str) -> ModuleType:
     """Return a file of Python as a module; it runs once."""
+    _forget_namesakes(os.path.dirname(path))
     # Files of the same name in two folders are two modules.
     name = (
         f"gistgnn_own_{os.path.basename(path).removesuffix('.py')}_{crc32(os.fsencode(path)):08x}"
