@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.functional import activate
 from gistgnn.nn.gnn import GNN, Layer, Propagation, as_gnn, is_ours
 from gistgnn.nn.pyg_layers import layers_on_rows, normalises
-from gistgnn.nn.scaling import scaled, scales_input
+from gistgnn.nn.scaling import ScaledModel, uncompiled
 from gistgnn.sampling import Batch
 from gistgnn.sampling.call import signature
 from gistgnn.storage.tensors import temporary_tensors
@@ -237,8 +236,9 @@ class OfferedLayer:
 
 def features_of(model: nn.Module, batch: Batch) -> NodeFeatures:
     """Return a graph's features, scaled as a model does."""
-    if scales_input(model):
-        return NodeFeatures(batch.dense, batch.device, batch.dtype, partial(scaled, model))
+    outer = uncompiled(model)
+    if isinstance(outer, ScaledModel):
+        return NodeFeatures(batch.dense, batch.device, batch.dtype, outer.scale)
     features = batch.dense if as_gnn(model) is None else batch.features
     return NodeFeatures(features, batch.device, batch.dtype)
 
