@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch_geometric.nn import GCNConv, models
+from torch_geometric.nn import GCNConv, PairNorm, models
 
 from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
@@ -69,6 +69,13 @@ class Wrong(Stack):
         return list(self.convs)  # without relu
 
 
+def with_norm(norm: torch.nn.Module) -> GCN:
+    """A model of ours in which a user has put another norm."""
+    model = GCN(GRAPH.num_features, (4,), C)
+    model.norms[0] = norm
+    return model
+
+
 def test_models_that_do_not_run_by_layers() -> None:
     batch = whole_graph(GRAPH)
     differ = "which has layers() that do not give, row by row, what forward gives"
@@ -78,10 +85,12 @@ def test_models_that_do_not_run_by_layers() -> None:
         (Wrong((4,), GCNConv), f"Wrong, {differ}"),
         (models.GCN(F, 4, 2, C, norm="graph_norm"), f"GCN, {differ}"),
         (GCN(GRAPH.num_features, (4,), C, norm="whole"), "GCN, which offers no layers()"),
+        (with_norm(PairNorm()), "GCN, which has layers that do not give, row by row"),
     ):
         with refused(why, "models of gistgnn.nn", "a method layers(): add it", "parts, or whole"):
             Evaluation("layers").prepare(model, batch)
         assert Evaluation(memory=1).prepare(model, batch).describe()["method"] == "whole"
+    assert Evaluation("layers").prepare(with_norm(torch.nn.RMSNorm(4)), batch)
     ours = GCN(GRAPH.num_features, (4,), C)
     assert as_gnn(torch.compile(ours)) is ours
 
