@@ -16,7 +16,7 @@ from gistgnn.errors import InputError
 from gistgnn.nn.convolutions import GCN, GIN, GCNLayer, GINLayer, GraphSAGE, SAGELayer
 from gistgnn.nn.functional import WholeNorm
 from gistgnn.nn.gat import GAT, GATLayer, GATv2, GATv2Layer
-from gistgnn.nn.gnn import GNN, EnsembleModel
+from gistgnn.nn.gnn import GNN, EnsembleModel, make_norm
 from gistgnn.nn.scaling import FeatureScaling, ScaledModel, plain_model, uncompiled
 
 _PYG = "torch_geometric."  # begins the names of its modules
@@ -133,9 +133,11 @@ class Conversion:
         if len(self.steps) > 1:
             of_pyg.add("Sequential")
         lines = ["from torch import Tensor, nn" if ours else "from torch import nn"]
-        lines += [f"from torch_geometric.nn import {', '.join(sorted(of_pyg))}"]
-        lines += ["import torch"] if ours else []
-        lines += ["from torch.nn import functional as F"] if WholeNorm in ours else []
+        lines.append(f"from torch_geometric.nn import {', '.join(sorted(of_pyg))}")
+        if ours:
+            lines.append("import torch")
+        if WholeNorm in ours:
+            lines.append("from torch.nn import functional as F")
         return lines
 
     @property
@@ -184,8 +186,9 @@ def to_pyg(model: nn.Module, *, edge_weight: bool = False) -> nn.Module:
         model's class is your own.
 
     Raises:
-        InputError: the model is an ensemble; or it is of your own class, scales its features, and
-            its forward does not begin with (x, edge_index).
+        InputError: the model is an ensemble; it has a norm that you have put into it; or it is of
+            your own class, scales its features, and its forward does not begin with (x,
+            edge_index).
     """
     plain = plain_model(model)
     if type(plain) in _LAYERS or isinstance(plain, EnsembleModel):
@@ -226,7 +229,8 @@ def convert(model: nn.Module, *, edge_weight: bool = False) -> Conversion:
     """Return how a model of `gistgnn.nn` is made of PyG's modules; for the arguments see `to_pyg`.
 
     Raises:
-        InputError: the model is an ensemble, or a class of the user's own.
+        InputError: the model is an ensemble, or a class of the user's own, or it has a norm of the
+            user's.
     """
     plain = plain_model(model)
     if isinstance(plain, EnsembleModel):
@@ -241,6 +245,13 @@ def convert(model: nn.Module, *, edge_weight: bool = False) -> Conversion:
             "use your class, with the model's state_dict()"
         )
     assert isinstance(plain, GNN)
+    built_with = type(make_norm(plain.norm, 1))
+    for norm in plain.norms:
+        if type(norm) is not built_with:
+            raise InputError(
+                f"the model has a {type(norm).__name__} in place of norm='{plain.norm}', which it "
+                "was built with: use your code that makes it, with the model's state_dict()"
+            )
     inputs = input_names(model, edge_weight=edge_weight)
     is_weighted = "edge_weight" in inputs
     scaling = _convert_scaling(model)
