@@ -52,7 +52,7 @@ class ScaledModel(nn.Module):
         super().__init__()
         self.scaling = scaling
         self.model = model
-        self.train(model.training)
+        self.training = model.training  # `train` would change the modes within the model as well.
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the model's output, for its arguments with features that are not scaled.
