@@ -45,8 +45,11 @@ class RequiredNodes:
         return self.adj.pattern.rowptr if self.nodes is None else _rowptr(self.adj, self.nodes)
 
     @cached_property
-    def table(self) -> Tensor:
-        """A number for every node of the layer's input, for a block to write: [inputs]."""
+    def scratch(self) -> Tensor:
+        """A number for every node of the layer's input, for a block to write: [inputs].
+
+        It has no meaning afterwards.
+        """
         return torch.empty(self.inputs, dtype=torch.int64)
 
     def numbers(self, rows: slice) -> slice | Tensor:
@@ -162,13 +165,15 @@ class Block:
         sources, in ascending order.
         """
         inputs = self._required.inputs_of(self._edges[0].col)
-        table = self._required.table
-        table[inputs] = torch.arange(len(inputs))  # Of equal places one is written last.
-        sources = inputs[table[inputs] == torch.arange(len(inputs))].sort().values
+        scratch = self._required.scratch
+        # Every source once: of equal places one is written last, and reads its own number.
+        numbers = torch.arange(len(inputs))
+        scratch[inputs] = numbers
+        sources = inputs[scratch[inputs] == numbers].sort().values
         targets = self._places_of_targets()
-        table[sources] = 0
-        table[targets] = 1
-        return torch.cat([targets, sources[table[sources] == 0]])
+        scratch[sources] = 0
+        scratch[targets] = 1
+        return torch.cat([targets, sources[scratch[sources] == 0]])
 
     @cached_property
     def pattern(self) -> CSR:
@@ -212,9 +217,9 @@ class Block:
 
     def _renumbered(self, pattern: CSR) -> CSR:
         """Return edges from the graph's nodes, [t, N], as edges from the block's nodes, [t, n]."""
-        table = self._required.table
-        table[self.nodes] = torch.arange(len(self.nodes))
-        col = table[self._required.inputs_of(pattern.col)].to(pattern.col.dtype)
+        scratch = self._required.scratch
+        scratch[self.nodes] = torch.arange(len(self.nodes))
+        col = scratch[self._required.inputs_of(pattern.col)].to(pattern.col.dtype)
         return CSR(pattern.rowptr, col, (pattern.shape[0], len(self.nodes)))
 
 

@@ -72,11 +72,11 @@ def signature(model: nn.Module) -> Signature:
     For errors see `arguments`.
     """
     if model not in _SIGNATURES:
-        _SIGNATURES[model] = _inspect(plain_model(members_of(model)[0]))
+        _SIGNATURES[model] = _inspect_forward(plain_model(members_of(model)[0]))
     return _SIGNATURES[model]
 
 
-def _inspect(model: nn.Module) -> Signature:
+def _inspect_forward(model: nn.Module) -> Signature:
     parameters = inspect.signature(model.forward).parameters
     _refuse_whole_graphs(model, parameters)
     x_name = features_argument(parameters)
@@ -85,7 +85,7 @@ def _inspect(model: nn.Module) -> Signature:
             model, "has no argument for the features: write forward(self, x, edge_index)"
         )
     x = parameters[x_name]
-    structure = _structure(parameters, x)
+    structure = _structure_argument(parameters, x)
     edge_data = dict[str, bool]()
     for name, p in parameters.items():
         if p in (x, structure) or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
@@ -133,7 +133,7 @@ def _refuse_whole_graphs(model: nn.Module, parameters: Mapping[str, inspect.Para
             )
 
 
-def _structure(
+def _structure_argument(
     parameters: Mapping[str, inspect.Parameter], x: inspect.Parameter
 ) -> inspect.Parameter | None:
     """Return the argument that gets the edges.
@@ -209,8 +209,8 @@ def arguments(
                 f"to Graph.build, or write {name}=None in the forward"
             )
     tensors = [name for name, value in values.items() if isinstance(value, Tensor)]
-    writes = None if private else _writes(model)
-    copies = frozenset(name for name in tensors if writes is None or name in writes)
+    written = None if private else _written_arguments(model)
+    copies = frozenset(name for name in tensors if written is None or name in written)
     values |= {name: values[name].clone() for name in copies}
     if "x" in copies and takes.structure == "adj" and batch.adj.is_constant(batch.x):
         # What is kept of Ā x may be that of a larger graph.
@@ -240,7 +240,7 @@ def _product_of(batch: Batch, operator: Operator) -> Tensor:
     return product
 
 
-def _writes(model: nn.Module) -> set[str] | None:
+def _written_arguments(model: nn.Module) -> set[str] | None:
     """Return the arguments that models of this class write into.
 
     Returns None if no such model was called in this mode yet.
