@@ -61,7 +61,9 @@ class ScaledModel(nn.Module):
             InputError: x has another number of features.
         """
         name = features_argument(inspect.signature(plain_model(self).forward).parameters)
-        if name is not None and name in kwargs:
+        if name is None or not (args or name in kwargs):
+            name = "x"  # An ensemble's forward(*args, **kwargs) has no name for the features.
+        if name in kwargs:
             return self.model(*args, **{**kwargs, name: self.scale(kwargs[name])})
         return self.model(self.scale(args[0]), *args[1:], **kwargs)
 
