@@ -27,7 +27,7 @@ from gistgnn.graphs import load
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
-from gistgnn.sampling.clusters import _EdgesOnGPU
+from gistgnn.sampling.edges_on_gpu import EdgesOnGPU
 from gistgnn.settings import Training
 from gistgnn.utils.process_memory import PeakBytes, held_bytes
 from tests.graph_folders.folders import some_graph
@@ -402,7 +402,7 @@ def test_the_edges_of_a_batch_on_a_gpu_take_what_is_planned(
     is_inside = rng.random(len(target)) < inside
     source = np.where(is_inside, neighbour, rng.integers(nodes, size=len(target)))
     first_nodes = np.arange(clusters + 1) * cluster_size
-    edges = _EdgesOnGPU.of(
+    edges = EdgesOnGPU.of(
         np.searchsorted(target, np.arange(nodes + 1)).astype(np.int32),
         source.astype(np.int32),
         first_nodes,

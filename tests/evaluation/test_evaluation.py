@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import pytest
 import torch
-from torch_geometric.nn import GCNConv, models
+from torch_geometric.nn import GCNConv, PairNorm, models
 
 from gistgnn import GIST
-from gistgnn.evaluation import Evaluation
+from gistgnn.evaluation import Evaluation, evaluate
 from gistgnn.evaluation.budget import whole_graph_bytes
+from gistgnn.graphs.standardise import Standardisation
 from gistgnn.nn import GCN
-from gistgnn.nn.gnn import as_gnn
+from gistgnn.nn.gnn import EnsembleModel, as_gnn
+from gistgnn.nn.scaling import scaled_model
 from gistgnn.sampling import whole_graph
 from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
 from tests.helpers.models import C, F, Stack
@@ -69,6 +72,13 @@ class Wrong(Stack):
         return list(self.convs)  # without relu
 
 
+def with_norm(norm: torch.nn.Module) -> GCN:
+    """A model of ours in which a user has put another norm."""
+    model = GCN(GRAPH.num_features, (4,), C)
+    model.norms[0] = norm
+    return model
+
+
 def test_models_that_do_not_run_by_layers() -> None:
     batch = whole_graph(GRAPH)
     differ = "which has layers() that do not give, row by row, what forward gives"
@@ -78,12 +88,32 @@ def test_models_that_do_not_run_by_layers() -> None:
         (Wrong((4,), GCNConv), f"Wrong, {differ}"),
         (models.GCN(F, 4, 2, C, norm="graph_norm"), f"GCN, {differ}"),
         (GCN(GRAPH.num_features, (4,), C, norm="whole"), "GCN, which offers no layers()"),
+        (with_norm(PairNorm()), "GCN, which has layers that do not give, row by row"),
     ):
         with refused(why, "models of gistgnn.nn", "a method layers(): add it", "parts, or whole"):
             Evaluation("layers").prepare(model, batch)
         assert Evaluation(memory=1).prepare(model, batch).describe()["method"] == "whole"
+    assert Evaluation("layers").prepare(with_norm(torch.nn.RMSNorm(4)), batch)
     ours = GCN(GRAPH.num_features, (4,), C)
     assert as_gnn(torch.compile(ours)) is ours
+
+
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_every_module_stays_in_its_mode(members: int, is_scaled: bool) -> None:
+    """A user may train with a batch norm that does not learn."""
+    parts = [GCN(GRAPH.num_features, (4, 4), C, norm="batch") for _ in range(members)]
+    model = EnsembleModel(parts) if members > 1 else parts[0]
+    if is_scaled:
+        model = scaled_model(model, Standardisation.of(GRAPH))
+    model.train()
+    for part in parts:
+        part.norms[1].eval()
+    modes = [module.training for module in model.modules()]
+    assert not all(modes)
+    for method in ("whole", "layers"):
+        evaluate(model, GRAPH, evaluation=Evaluation(method))
+        assert [module.training for module in model.modules()] == modes
 
 
 def test_fit_by_each_method() -> None:

@@ -53,7 +53,7 @@ def test_attention_is_the_plain_one(
         return plain_attend(features, scores, pattern)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attention, "TOGETHER", together)
+        patch.setattr(attention, "ENTRIES_PER_PRODUCT", together)
         agree(ours, plain, [(3, nodes), (3, nodes), (nodes, 6)], dims)
 
 

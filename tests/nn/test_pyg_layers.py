@@ -82,6 +82,23 @@ MULTIPLY = {
 }
 
 
+class WithNode(Net):
+    """A model that adds a node between its layers, which has no edges."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        first, second = self.convs
+        x = first(x, edge_index).tanh()
+        x = second(torch.cat([x, x.mean(dim=0, keepdim=True)]), edge_index)
+        return x[:-1] + x[-1]
+
+
+@pytest.mark.parametrize("layer", [pyg.GCNConv, pyg.SGConv])
+def test_an_added_node_gets_a_self_loop(layer: Callable[..., nn.Module]) -> None:
+    torch.manual_seed(0)
+    messages, products = both(WithNode(layer(F, F), layer(F, C)).double(), batch())
+    torch.testing.assert_close(products, messages)
+
+
 @pytest.fixture
 def matrices(monkeypatch: pytest.MonkeyPatch) -> list[SparseMatrix]:
     """The matrices that layers multiply by, one for each product."""

@@ -202,6 +202,14 @@ def test_an_ensemble_is_refused() -> None:
             to_pyg(model)
 
 
+def test_a_norm_that_is_put_into_a_model_is_refused() -> None:
+    for widths in ((4, 4), (4, 3)):
+        model = trained("gcn", widths)
+        model.norms[0] = pyg.PairNorm()
+        with refused("PairNorm in place of norm='none'", "state_dict()"):
+            to_pyg(model)
+
+
 def test_types_of_numbers_stay() -> None:
     for kind, dtype in product((GraphSAGE, GATv2), (torch.float32, torch.float64)):
         model = kind(F, (4, 4), C, norm="batch").to(dtype).eval()

@@ -16,7 +16,10 @@ from gistgnn import GIST, load_run
 from gistgnn.baselines import Ensemble
 from gistgnn.evaluation import Evaluation, predict
 from gistgnn.graphs import Graph
+from gistgnn.graphs.standardise import Standardisation
 from gistgnn.nn import GCN, ScaledModel
+from gistgnn.nn.gnn import EnsembleModel
+from gistgnn.nn.scaling import scaled_model
 from gistgnn.sampling import whole_graph
 from tests.helpers.models import PLAIN, C, F, tiny_graph
 from tests.helpers.refusals import refused
@@ -91,6 +94,21 @@ def test_every_way_to_call_the_result_scales_or_says_so(build: Callable[[int], A
     )
     with refused("x has 3 features", str(F)):
         model(x=given.x[:, :3], edge_index=given.edge_index)
+
+
+def test_an_ensemble_behind_a_scaling_is_called_by_position_and_by_name() -> None:
+    given = graph()
+    members = [Net(8).eval() for _ in range(2)]
+    model = scaled_model(EnsembleModel(members), Standardisation.of(given)).eval()
+    rows = given.x[given.train].double()
+    x = ((given.x.double() - rows.mean(dim=0)) / rows.std(dim=0, unbiased=False)).float()
+    expected = sum(member(x, given.edge_index) for member in members) / 2
+    for output in (
+        model(given.x, given.edge_index),
+        model(given.x, edge_index=given.edge_index),
+        model(x=given.x, edge_index=given.edge_index),
+    ):
+        torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_model_behind_the_scaling_is_plain() -> None:

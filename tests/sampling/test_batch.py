@@ -12,7 +12,8 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from gistgnn.nn import GAT, GCN, SparseMatrix
+from gistgnn.evaluation import predict
+from gistgnn.nn import GAT, GCN, SparseMatrix, members_of
 from gistgnn.nn.gnn import EnsembleModel
 from gistgnn.sampling import Batch, arguments, check_fits, forward, whole_graph
 from tests.helpers.edges import MODELS, edge_graph, only
@@ -140,6 +141,36 @@ def test_the_members_of_an_ensemble_get_edge_data() -> None:
         members = [build((4,)) for _ in range(2)]
         expected = (forward(members[0], BATCH) + forward(members[1], BATCH)) / 2
         torch.testing.assert_close(forward(EnsembleModel(members), BATCH), expected)
+
+
+def test_the_members_of_an_ensemble_get_every_argument_by_name() -> None:
+    """Also those without a value, and also where the ensemble is compiled."""
+    edge_index = BATCH.edge_index
+    for build in (lambda: pyg.GraphSAGE(F, 4, 2, C), lambda: GCN(F, (4,), C)):
+        members = [build().eval() for _ in range(2)]
+        expected = sum(member(BATCH.x, edge_index) for member in members) / 2
+        ensemble = EnsembleModel(members)
+        if isinstance(members[0], pyg.GraphSAGE):
+            out = ensemble(BATCH.x, edge_index, edge_weight=None, edge_attr=None)
+            torch.testing.assert_close(out, expected)
+        compiled = torch.compile(ensemble, backend="eager")
+        for outer in (ensemble, compiled):
+            assert members_of(outer) == members
+        batch = whole_graph(only(EDGE_GRAPH, "edge_type"))
+        torch.testing.assert_close(predict(compiled, batch), expected)
+
+
+def test_some_columns_of_sparse_features_share_the_structure() -> None:
+    """Every sub-GCN has columns of its own, and the operators are computed once."""
+    x = torch.zeros(24, 50)
+    x[torch.arange(24), torch.arange(24)] = 2.0
+    columns = torch.tensor([20, 3])
+    for features in (x, x.to_sparse_csr()):
+        whole = batch(features)
+        operator = whole.adj.gcn
+        selected = whole.select_columns(columns)
+        assert selected.adj.gcn is operator
+        assert torch.equal(selected.dense, x[:, columns])
 
 
 def test_forwards_that_are_refused() -> None:

@@ -68,6 +68,9 @@ def test_repeated_edges() -> None:
     for name in ("saint-node", "saint-edge", "saint-rw"):
         with refused("4 edges join nodes that another edge joins", name, "coalesce"):
             batches(SUBGRAPHS[name], whole)
+        without_data = Batch(whole.x, whole.edge_index, whole.y, whole.loss_nodes)
+        with refused("4 edges join nodes that another edge joins", name, "coalesce"):
+            batches(SUBGRAPHS[name], without_data)
 
 
 def test_negative_weights_are_refused_where_they_are_summed() -> None:

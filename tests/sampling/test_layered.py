@@ -77,6 +77,29 @@ def test_the_number_of_layers_has_to_fit() -> None:
         NeighborSampling().sampler(WHOLE, 0)
 
 
+def test_numbers_of_numpy_become_numbers_of_python() -> None:
+    sampling = NeighborSampling(fanouts=[np.int64(-1), np.int32(5)])
+    assert sampling.fanouts == (-1, 5)
+    assert {type(fanout) for fanout in sampling.fanouts} == {int}
+    assert type(NeighborSampling(fanouts=np.int64(-1)).fanouts) is int
+
+
+@pytest.mark.parametrize("sampling", [LadiesSampling(batch_size=4), NeighborSampling(batch_size=4)])
+def test_a_sampled_structure_is_converted_to_another_type(sampling: Sampling) -> None:
+    (batch,) = sampling.sampler(WHOLE, 0, layers=2).batches(0, 1)
+    model = GCN(batch.x.shape[1], (4,), C).double()
+    converted = batch.adj.to(torch.float64)
+    assert converted.to(dtype=torch.float64) is converted
+    for number in range(2):
+        for operator in ("gcn", "mean", "sum"):
+            single = getattr(batch.adj.layer(number), operator)
+            double = getattr(converted.layer(number), operator)
+            assert double.dtype == torch.float64
+            torch.testing.assert_close(double.to_dense(), single.to_dense().double())
+    expected = model.float()(batch.x, batch.adj)
+    torch.testing.assert_close(model.double()(batch.x.double(), converted).float(), expected)
+
+
 def test_a_node_has_the_same_neighbours_in_every_layer() -> None:
     whole = random_graph(40, 200)
     for batch in NeighborSampling((3, 2, 4), batch_size=6).sampler(whole, 0).batches(0, 4):

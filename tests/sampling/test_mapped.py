@@ -22,7 +22,7 @@ from gistgnn.graphs import Graph
 from gistgnn.graphs.clustering import Clusters
 from gistgnn.graphs.standardise import Standardisation
 from gistgnn.nn import MODELS, adjacency
-from gistgnn.sampling import Batch, whole_graph
+from gistgnn.sampling import AutoSampling, Batch, whole_graph
 from gistgnn.sampling.clusters import ClusterBatches
 from tests.graph_folders.folders import some_graph
 from tests.helpers.clustered_folders import make_clustered
@@ -145,6 +145,16 @@ def product(folder: Path, scaled: bool = False) -> torch.Tensor:
 
 def products(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.glob("product-*.npy")}
+
+
+def test_a_small_graph_is_one_batch_of_all_clusters(tmp_path: Path) -> None:
+    make_clustered(some_graph(30, 90, 0), 6, tmp_path / "graph")
+    graph = load(tmp_path / "graph")
+    sampler = AutoSampling().sampler(whole_graph(graph), 0)
+    assert sampler.steps_per_epoch == 1
+    (batch,) = sampler.batches(0, 1)
+    assert torch.equal(batch.x, graph.x)
+    assert torch.equal(batch.edge_index, graph.edge_index)
 
 
 def test_the_product_is_computed_once_and_anew_if_it_is_cut(tmp_path: Path) -> None:

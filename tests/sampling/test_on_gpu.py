@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gistgnn.graphs import Graph
-from gistgnn.sampling import Batch, ClusterBatches, whole_graph
-from gistgnn.sampling import clusters as module
+from gistgnn.graphs import CSR, Graph
+from gistgnn.sampling import Batch, ClusterBatches, edges_on_gpu, whole_graph
 from gistgnn.sampling.clusters import cluster
 from tests.helpers.models import tiny_graph
 from tests.helpers.pretended_gpu import pretended_gpu
@@ -63,7 +62,7 @@ def values(batch: Batch) -> dict[str, Tensor]:
 def test_they_are_the_batches_of_the_host(
     options: dict[str, Any], data: bool, dense: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_IN_DENSE", dense)
+    monkeypatch.setattr(edges_on_gpu, "_MOST_IN_DENSE", dense)
     graph = with_data(GRAPH) if data else GRAPH
     found = []
     for device in ("cpu", "cuda:0"):
@@ -78,5 +77,5 @@ def test_they_are_the_batches_of_the_host(
         assert own.keys() == expected.keys()
         for name, tensor in expected.items():
             assert torch.equal(own[name], tensor), name
-        pattern = module.CSR(expected["rowptr"], expected["col"])
+        pattern = CSR(expected["rowptr"], expected["col"])
         assert loops == int((pattern.row == pattern.col).sum())

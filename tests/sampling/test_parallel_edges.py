@@ -46,6 +46,11 @@ def test_degrees_of_many_parallel_edges_and_self_loops(counts: list[list[int]]) 
     assert np.array_equal(structure.degrees.looped, a.sum(axis=1) - loops + 1)
     assert np.array_equal(structure.missing_loops, loops == 0)
     assert np.array_equal(structure.counts, a.sum(axis=1))
+    # The rows of Ā, in which a node has one self-loop.
+    np.fill_diagonal(a, 1)
+    scale = a.sum(axis=1) ** -0.5
+    row_sums = scale * (a @ scale)
+    np.testing.assert_allclose(structure.normalised.row_sums, row_sums, rtol=1e-3)
 
 
 @pytest.mark.parametrize("loops", [1, 127, 200, 256])

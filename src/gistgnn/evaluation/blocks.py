@@ -45,8 +45,11 @@ class RequiredNodes:
         return self.adj.pattern.rowptr if self.nodes is None else _rowptr(self.adj, self.nodes)
 
     @cached_property
-    def table(self) -> Tensor:
-        """A number for every node of the layer's input, for a block to write: [inputs]."""
+    def scratch(self) -> Tensor:
+        """A number for every node of the layer's input, for a block to write: [inputs].
+
+        It has no meaning afterwards.
+        """
         return torch.empty(self.inputs, dtype=torch.int64)
 
     def numbers(self, rows: slice) -> slice | Tensor:
@@ -67,25 +70,28 @@ class RequiredNodes:
         A block of one node may take more.
         """
         count = len(self)
+        most_edges = work // costs.edge
         # Where the edges into every node begin, if each node has a self-loop more.
-        ends = (self.rowptr.long() + torch.arange(count + 1)).numpy()
+        begins = (self.rowptr.long() + torch.arange(count + 1)).numpy()
         start = 0
         step = count
         while start < count:
-            by_edges = int(ends.searchsorted(ends[start] + work // costs.edge, side="right")) - 1
+            by_edges = int(begins.searchsorted(begins[start] + most_edges, side="right")) - 1
             by_rows = start + work // max(costs.row, 1)
             stop = min(start + step, by_edges, by_rows, count)
             rows = slice(start, max(stop, start + 1))
             step = rows.stop - rows.start
-            block = Block(self, rows, costs.hops, work // costs.edge)
+            block = Block(self, rows, costs.hops, most_edges)
             needed = costs.bytes(step, 0, block.num_entries)
+            # Finding the sources takes a while: a block that is too large already is spared it.
             if costs.source and (step == 1 or needed <= work):
                 needed += costs.source * len(block.nodes)
-            if step > 1 and needed > work:
+            if step > 1 and needed > work:  # Try fewer nodes.
                 step = max(min(step * work // needed, step * 7 // 8), 1)
                 continue
             yield rows, block
             start = rows.stop
+            # The next block has as many nodes, or more where this one has left room.
             step = max(step * work // needed, step)
 
     def pieces(self, costs: LayerCosts, work: int) -> Iterator[slice]:
@@ -159,13 +165,15 @@ class Block:
         sources, in ascending order.
         """
         inputs = self._required.inputs_of(self._edges[0].col)
-        table = self._required.table
-        table[inputs] = torch.arange(len(inputs))  # Of equal places one is written last.
-        sources = inputs[table[inputs] == torch.arange(len(inputs))].sort().values
+        scratch = self._required.scratch
+        # Every source once: of equal places one is written last, and reads its own number.
+        numbers = torch.arange(len(inputs))
+        scratch[inputs] = numbers
+        sources = inputs[scratch[inputs] == numbers].sort().values
         targets = self._places_of_targets()
-        table[sources] = 0
-        table[targets] = 1
-        return torch.cat([targets, sources[table[sources] == 0]])
+        scratch[sources] = 0
+        scratch[targets] = 1
+        return torch.cat([targets, sources[scratch[sources] == 0]])
 
     @cached_property
     def pattern(self) -> CSR:
@@ -209,9 +217,9 @@ class Block:
 
     def _renumbered(self, pattern: CSR) -> CSR:
         """Return edges from the graph's nodes, [t, N], as edges from the block's nodes, [t, n]."""
-        table = self._required.table
-        table[self.nodes] = torch.arange(len(self.nodes))
-        col = table[self._required.inputs_of(pattern.col)].to(pattern.col.dtype)
+        scratch = self._required.scratch
+        scratch[self.nodes] = torch.arange(len(self.nodes))
+        col = scratch[self._required.inputs_of(pattern.col)].to(pattern.col.dtype)
         return CSR(pattern.rowptr, col, (pattern.shape[0], len(self.nodes)))
 
 
@@ -278,7 +286,7 @@ def required_nodes(
     required = [RequiredNodes(adj, adj.num_nodes)] * len(hops)
     if wanted is None:
         return required
-    # The nodes that the layer above needs, to which the sources of their edges are added.
+    # The nodes that the layer above reads; then the sources of the edges into them as well.
     chosen = wanted.cpu().clone()
     for index in reversed(range(len(hops))):
         if int(chosen.sum()) > MOST * adj.num_nodes:
@@ -314,5 +322,6 @@ def _with_sources(adj: Adjacency, nodes: slice | Tensor) -> Tensor:
 
 
 def _rowptr(adj: Adjacency, nodes: Tensor) -> Tensor:
+    """Return where the edges into each of some nodes begin, if they lie one after another."""
     degrees = adj.pattern.rowptr[nodes + 1] - adj.pattern.rowptr[nodes]
     return torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])

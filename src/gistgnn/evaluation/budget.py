@@ -210,34 +210,29 @@ def _layer_costs(
     """Return what the layers take; ``most_kept``: bytes that Ā x may take with its computation."""
     gnn = cast(GNN, as_gnn(model))
     graph = graph.for_model(model)
+    # Ā x is computed from dense features alone, which the model does not scale.
+    has_dense_product = not graph.sparse and not scales_input(model)
     costs = list[LayerCosts]()
-    for index, (layer, read, sent) in enumerate(_sent(gnn, graph)):
+    for index, (layer, read, sent) in enumerate(_columns_of_layers(gnn, graph)):
         uses_product = False
         product_bytes = 0
-        if (
-            index == 0
-            and not graph.sparse
-            and not scales_input(model)
-            and propagates_features(layer)
-        ):
+        if index == 0 and has_dense_product and propagates_features(layer):
             if not graph.has_product(layer):
-                product_bytes = graph.nodes * graph.features * graph.size + max(
-                    operator_bytes([layer.operator], graph)
-                )
+                operator_memory = max(operator_bytes([layer.operator], graph))
+                product_bytes = graph.nodes * graph.features * graph.size + operator_memory
             uses_product = product_bytes <= most_kept
         received = read if uses_product else sent or read
         is_scaled = index == 0 and not sent and scales_input(model)
         is_in_place = (
             on_host and not is_scaled and (sums_by_operator(layer) or sums_by_attention(layer))
         )
+        # What a node has read and received, and its output before and after the norm.
+        columns = read + (1 if uses_product else 2) * received + 2 * layer.out_features
         costs.append(
             LayerCosts(
                 width=layer.out_features,
                 messages=0 if uses_product else sent,
-                # What a node has received, next to its features, and the output before and after
-                # the norm.
-                row=graph.size
-                * (read + (1 if uses_product else 2) * received + 2 * layer.out_features),
+                row=graph.size * columns,
                 source=0 if is_in_place else graph.size * 2 * received,
                 edge=_EDGE + _ATTENTION * layer.heads,
                 uses_product=uses_product,
@@ -310,7 +305,7 @@ def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
     most = 0
     first = gnn.convs[0]
     keeps_product = not graph.sparse and not scales_input(model) and propagates_features(first)
-    for index, (layer, read, sent) in enumerate(_sent(gnn, graph)):
+    for index, (layer, read, sent) in enumerate(_columns_of_layers(gnn, graph)):
         if index == 0 and keeps_product:
             columns = read + 2 * layer.out_features
         else:
@@ -330,10 +325,10 @@ def whole_graph_bytes(model: nn.Module, batch: Batch | GraphShape) -> int:
     return max(preparing, resident + most)
 
 
-def _sent(gnn: GNN, graph: GraphShape) -> list[tuple[Layer, int, int]]:
-    """Return the layers, with the columns of their input and of their messages.
+def _columns_of_layers(gnn: GNN, graph: GraphShape) -> list[tuple[Layer, int, int]]:
+    """Return every layer, how many columns it reads, and how many its messages have.
 
-    The latter are 0 where the messages are the input.
+    The latter is 0 where the messages are the input.
     """
     sizes = list[tuple[Layer, int, int]]()
     read = gnn.in_features

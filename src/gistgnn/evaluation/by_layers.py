@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.functional import activate
 from gistgnn.nn.gnn import GNN, Layer, Propagation, as_gnn, is_ours
 from gistgnn.nn.pyg_layers import layers_on_rows, normalises
-from gistgnn.nn.scaling import scaled, scales_input
+from gistgnn.nn.scaling import ScaledModel, uncompiled
 from gistgnn.sampling import Batch
 from gistgnn.sampling.call import signature
 from gistgnn.storage.tensors import temporary_tensors
@@ -123,7 +122,7 @@ class GNNLayer:
 
     def message(self, x: Tensor | SparseMatrix) -> Tensor:
         """Return what some nodes send, for layers whose costs have columns of messages."""
-        message = self._layer.message(self._readable(x), self._batch.adj)
+        message = self._layer.message(self._safe_to_write(x), self._batch.adj)
         return self._layer.add_scores(message) if sums_by_attention(self._layer) else message
 
     def output(self, block: Block, h: NodeFeatures, z: NodeFeatures) -> Tensor:
@@ -134,7 +133,7 @@ class GNNLayer:
             h: the layer's input.
             z: the messages, or the input where this is sent.
         """
-        return self._updated(h.rows(block.places), self._received(block, z))
+        return self._update(h.rows(block.places), self._received(block, z))
 
     def _received(self, block: Block, z: NodeFeatures) -> Tensor:
         """Return what the nodes of a block receive: [k, ·]."""
@@ -155,19 +154,21 @@ class GNNLayer:
             return layer.sums_of_block(sources, targets, adj.attention, in_place=False)
         return layer.aggregate(sources, adj)[: block.count]
 
-    def of_product(self, x: Tensor | SparseMatrix, product: Tensor | SparseMatrix) -> Tensor:
+    def output_from_product(
+        self, x: Tensor | SparseMatrix, product: Tensor | SparseMatrix
+    ) -> Tensor:
         """Return the output of nodes with features ``x``, given their rows of Ā x."""
-        return self._updated(x, self._dense(self._readable(product)))
+        return self._update(x, self._dense(self._safe_to_write(product)))
 
-    def _updated(self, x: Tensor | SparseMatrix, received: Tensor) -> Tensor:
+    def _update(self, x: Tensor | SparseMatrix, received: Tensor) -> Tensor:
         """Return the layer's output, after norm and activation, of nodes with features ``x``."""
-        out = self._layer.update(self._readable(x), received)
+        out = self._layer.update(self._safe_to_write(x), received)
         if self._norm is None:
             return out
         return activate(self._norm, out, activation=self._activation, overwrite=self._is_ours)
 
-    def _readable(self, rows: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
-        """Return rows for a step of the layer: a copy where a user's layer may write into them."""
+    def _safe_to_write(self, rows: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
+        """Return rows that a step of the layer may write into, as a user's layer might."""
         return rows.clone() if isinstance(rows, Tensor) and not self._is_ours else rows
 
     @staticmethod
@@ -237,8 +238,9 @@ class OfferedLayer:
 
 def features_of(model: nn.Module, batch: Batch) -> NodeFeatures:
     """Return a graph's features, scaled as a model does."""
-    if scales_input(model):
-        return NodeFeatures(batch.dense, batch.device, batch.dtype, partial(scaled, model))
+    outer = uncompiled(model)
+    if isinstance(outer, ScaledModel):
+        return NodeFeatures(batch.dense, batch.device, batch.dtype, outer.scale)
     features = batch.dense if as_gnn(model) is None else batch.features
     return NodeFeatures(features, batch.device, batch.dtype)
 
@@ -333,7 +335,7 @@ class ByLayers(Inference):
             product = self._product(layer)
             for rows in required.pieces(costs, work):
                 inputs = required.places_of(rows)
-                yield rows, layer.of_product(h.rows(inputs), product.rows(inputs))
+                yield rows, layer.output_from_product(h.rows(inputs), product.rows(inputs))
         else:
             z = self._messages(layer, costs, h, required.inputs) if costs.messages else h
             for rows, block in required.blocks(costs, work):

@@ -32,6 +32,7 @@ from gistgnn.evaluation.inference import Inference, WholeGraph
 from gistgnn.evaluation.offered import ModelLayer, layers_of
 from gistgnn.graphs.features import rows_of
 from gistgnn.nn.gnn import as_gnn, is_ours, only_reads, row_wise
+from gistgnn.nn.scaling import uncompiled
 from gistgnn.sampling import Batch, forward
 from gistgnn.utils import formats
 from gistgnn.utils.process_memory import PeakBytes
@@ -124,7 +125,7 @@ def note_whole(model: nn.Module, batch: Batch, limit: int, why: str) -> None:
 
     ``why`` says in the note why the evaluation runs the whole graph.
     """
-    model = getattr(model, "_orig_mod", model)
+    model = uncompiled(model)
     widest = max((max(p.shape, default=1) for p in model.parameters()), default=1)
     if _MANY * widest * (len(batch.x) + batch.adj.num_edges) * batch.dtype.itemsize < limit:
         return  # It surely fits, and measuring takes a while.

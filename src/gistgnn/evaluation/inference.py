@@ -107,21 +107,22 @@ class ByParts(Inference):
         if sample is not None:
             chosen = np.sort(generator(seed, "parts").permutation(chosen)[:sample])
             self.nodes = torch.from_numpy(np.isin(self.parts.numpy(), chosen)).to(batch.device)
-        self._groups = _groups(chosen, self._clusters.sizes.numpy(), at_once)
+        self._groups = _group_parts(chosen, self._clusters.sizes.numpy(), at_once)
         self._record = {"method": "parts", "exact": False, "parts": len(self._clusters)}
         if self.nodes is not None:
             self._record |= {
                 "sample": len(chosen),
-                "nodes": self._scored(batch, self.nodes, len(chosen)),
+                "nodes": self._count_scored(batch, self.nodes, len(chosen)),
             }
         self._order = self._clusters.order.to(batch.device)
         y = torch.empty(num_nodes, 0, device=batch.device)
         unlabelled = replace(batch, y=y, product=None, sparse=batch.is_sparse)
         clusters = self._clusters if batch.cluster_ptr is None else None
         self._graph = ClusterBatches(unlabelled, clusters, 1, precompute=False, alone=True)
-        # The features, their products with the edges, and the operators.
-        size = 2 * num_nodes * features * batch.dtype.itemsize + 40 * batch.adj.num_edges
-        fits = len(chosen) / len(self._clusters) * size < available_bytes(batch.device) // 4
+        # Parts are made once if there is room for their features, products and operators.
+        graph_bytes = 2 * num_nodes * features * batch.dtype.itemsize + 40 * batch.adj.num_edges
+        needed = len(chosen) / len(self._clusters) * graph_bytes
+        fits = needed < available_bytes(batch.device) // 4
         self._cached = list(map(self._graph.make, self._groups)) if fits else None
 
     def describe(self) -> dict[str, Any]:
@@ -135,7 +136,7 @@ class ByParts(Inference):
             nodes = torch.cat([order[ptr[part] : ptr[part + 1]] for part in group])
             yield nodes, forward(model, batch)
 
-    def _scored(self, batch: Batch, nodes: Tensor, sample: int) -> dict[str, int]:
+    def _count_scored(self, batch: Batch, nodes: Tensor, sample: int) -> dict[str, int]:
         """Return how many nodes of each split are in the sample."""
         scored = {
             split: int((mask & nodes).sum())
@@ -177,7 +178,7 @@ def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -
     return max(int(min(_PASS, budget.compute) / node), 1)
 
 
-def _groups(chosen: Array, sizes: Array, most: int) -> list[Array]:
+def _group_parts(chosen: Array, sizes: Array, most: int) -> list[Array]:
     """Group consecutive parts: at most ``most`` nodes per group, or one part."""
     groups: list[list[int]] = []
     nodes = most

@@ -468,11 +468,17 @@ def _classes_of_all_or_none(targets: Tensor, classes: int) -> list[int]:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Put the model into evaluation mode and record no gradients inside the block."""
+    """Put the model into evaluation mode and record no gradients inside the block.
+
+    Afterwards every module of the model is in the mode that it had.
+    """
     training = model.training
+    modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(training)
+        model.train(training)  # A user's model may do more than to set the mode.
+        for module, mode in modes.items():  # Some may be in evaluation mode while others train.
+            module.training = mode

@@ -221,30 +221,30 @@ class Adjacency:
 
     def _degrees(self, pattern: CSR, weight: Tensor | None) -> Tensor:
         """Return the number, or the sum of the weights, of the entries in every row: [k]."""
-        return (
-            pattern.rowptr.diff().to(self.dtype)
-            if weight is None
-            else without_zeros(row_sums(pattern, weight))
-        )
+        if weight is None:
+            return pattern.rowptr.diff().to(self.dtype)
+        return without_zeros(row_sums(pattern, weight))
 
     def _rows(self, operator: Operator, nodes: slice | Tensor | None) -> SparseMatrix:
         """Compute some rows of an operator, [k, N], or all of them where ``nodes`` is None."""
         if operator == "gcn":
             pattern, weight = self._looped(nodes)
-            scale = self._degrees(pattern, weight).rsqrt()
-            value = pattern.repeated(scale)
-            value = value if weight is None else value.mul_(weight)
-            scale = scale if nodes is None else self._scale
-            return SparseMatrix.from_pattern(
-                pattern, value.mul_(scale.index_select(0, pattern.col))
-            )
+            row_scale = self._degrees(pattern, weight).rsqrt()
+            column_scale = row_scale if nodes is None else self._scale
+            value = pattern.repeated(row_scale)
+            if weight is not None:
+                value.mul_(weight)
+            value.mul_(column_scale.index_select(0, pattern.col))
+            return SparseMatrix.from_pattern(pattern, value)
         pattern, weight, numbers = self._entries(nodes)
         if operator == "sum":
             return with_self(pattern, weight, self.dtype, numbers)
         if weight is not None:
             check_weights(weight)
         value = pattern.repeated(self._degrees(pattern, weight).reciprocal())
-        return SparseMatrix.from_pattern(pattern, value if weight is None else value.mul_(weight))
+        if weight is not None:
+            value.mul_(weight)
+        return SparseMatrix.from_pattern(pattern, value)
 
     def _entries(self, nodes: slice | Tensor | None) -> tuple[CSR, Tensor | None, Tensor | None]:
         """Return some rows of A, their weights, and the numbers of their nodes.
@@ -255,7 +255,10 @@ class Adjacency:
             return self.pattern.for_products(), self.edge_weight, None
         pattern, entries = self.pattern.rows(nodes)
         check_sources(pattern.col, self.num_nodes)
-        numbers = torch.arange(nodes.start, nodes.stop) if isinstance(nodes, slice) else nodes
+        if isinstance(nodes, slice):
+            numbers = torch.arange(nodes.start, nodes.stop, device=self.device)
+        else:
+            numbers = nodes
         weight = None if self.edge_weight is None else self.edge_weight[entries]
         return pattern.for_products(), weight, numbers
 

@@ -8,16 +8,17 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from gistgnn.graphs.csr import CSR, index_dtype
-from gistgnn.nn.functional import draw_kept, rounded, scale_of
+from gistgnn.nn.functional import draw_kept, dropped_draws, scale_of
 from gistgnn.nn.sparse import Function
 from gistgnn.utils.tensors import row_pieces
 
 SLOPE = 0.2  # of the scores' LeakyReLU, as published
-# numbers of the features of entries that are held at once: a few fit into a processor's cache
+# Numbers of the features of entries that are in memory at once: a few fit into a processor's cache.
 PIECE = 2**20
-# entries of all heads that one product sums: more gain nothing, and each has 16 bytes of indices
-TOGETHER = 2**22
-# exp needs no shift: exp(±40), and sums and quotients of them, are far within float32
+# Entries of all heads that one product sums: more gain nothing, and each has 16 bytes of indices.
+ENTRIES_PER_PRODUCT = 2**22
+# Up to this size of scores exp needs no shift: exp(±40), and sums and quotients of them, are far
+# within float32.
 LARGEST_SCORE = 40.0
 TINY = 1e-30  # below every denominator of a row with entries
 
@@ -28,7 +29,7 @@ def edge_scores(source: Tensor, target: Tensor, pattern: CSR, slope: float) -> T
     Takes [heads, C] and [heads, R]; returns [heads, nnz].
     """
     scores = (_to_float(source), _to_float(target))
-    return _all_heads(_Scores, scores, pattern, slope, _heads_together(pattern))
+    return _all_heads(_Scores, scores, pattern, slope, _heads_per_product(pattern))
 
 
 def dynamic_scores(
@@ -42,9 +43,10 @@ def dynamic_scores(
 
 
 def scores_of_rows(sources: Tensor, targets: Tensor, pattern: CSR, slope: float) -> Tensor:
-    """Return the same scores of nodes with a row each: [C, heads], [R, heads] to [heads, nnz].
+    """Return what `edge_scores` returns, of scores that are a row for each node.
 
-    A row of a mapped file is read for each entry, and nothing else.
+    Takes [C, heads] and [R, heads]; returns [heads, nnz]. A row of a mapped file is read for each
+    entry, and nothing else.
     """
     scores = sources.index_select(0, pattern.col).add_(targets.index_select(0, pattern.row))
     return F.leaky_relu_(scores, slope).t().contiguous()
@@ -73,33 +75,34 @@ def attend(
         .unflatten(1, (len(scores), features.shape[1] // len(scores)))
         .transpose(0, 1)
     )
-    together = 1 if in_place else _heads_together(pattern)
-    if 1 < len(scores) <= together:
+    heads_at_once = 1 if in_place else _heads_per_product(pattern)
+    if 1 < len(scores) <= heads_at_once:
         by_head = by_head.contiguous()  # otherwise a product reads columns of a larger tensor
-    out = _all_heads(_Attend, (by_head, _to_float(scores)), pattern, dropout, together)
+    out = _all_heads(_Attend, (by_head, _to_float(scores)), pattern, dropout, heads_at_once)
     return out.transpose(0, 1).reshape(pattern.shape[0], features.shape[1])
 
 
-def _heads_together(pattern: CSR) -> int:
+def _heads_per_product(pattern: CSR) -> int:
     """Return how many heads one product may sum."""
-    return max(TOGETHER // max(pattern.num_edges, 1), 1)
+    return max(ENTRIES_PER_PRODUCT // max(pattern.num_edges, 1), 1)
 
 
 def _all_heads(
-    function: "type[_Together]",
+    function: "type[_OfHeads]",
     tensors: tuple[Tensor, ...],
     pattern: CSR,
     setting: float,
-    together: int,
+    heads_at_once: int,
 ) -> Tensor:
-    """Apply a function of tensors [heads, ...] to ``together`` heads at a time."""
-    groups = (
-        zip(*(x.split(together) for x in tensors), strict=True)
-        if together < len(tensors[0])
-        else [tensors]
-    )
-    outputs: list[Tensor] = [function.apply(*group, pattern, setting)[0] for group in groups]
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    """Apply a function of tensors [heads, ...] to some heads at a time.
+
+    ``setting`` is the function's last argument.
+    """
+    if heads_at_once >= len(tensors[0]):
+        output: Tensor = function.apply(*tensors, pattern, setting)[0]
+        return output
+    groups = zip(*(x.split(heads_at_once) for x in tensors), strict=True)
+    return torch.cat([function.apply(*group, pattern, setting)[0] for group in groups])
 
 
 def _to_float(x: Tensor) -> Tensor:
@@ -107,10 +110,10 @@ def _to_float(x: Tensor) -> Tensor:
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
-class _Together(Function):
-    """A function of two tensors [heads, ...] that vmap applies once.
+class _OfHeads(Function):
+    """A function of two tensors [heads, ...], which treats every head alone.
 
-    It is applied to the heads of all sub-GCNs together.
+    So vmap applies it to the heads of all sub-GCNs at once.
     """
 
     @classmethod
@@ -123,17 +126,17 @@ class _Together(Function):
         pattern: CSR,
         setting: float,
     ) -> tuple[tuple[Tensor], tuple[int]]:
-        sizes = info.batch_size, (a if in_dims[0] is None else a.select(in_dims[0], 0)).shape[0]
-        stacked = [
-            (x.expand(sizes[0], *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
-            for x, dim in zip((a, b), in_dims, strict=False)
-        ]
-        together = _heads_together(pattern)
-        out = _all_heads(cls, (stacked[0], stacked[1]), pattern, setting, together)
-        return (out.unflatten(0, sizes),), (0,)
+        first, second = (
+            x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+            for x, dim in zip((a, b), in_dims[:2], strict=True)
+        )
+        heads = first.shape[1]
+        tensors = (first.flatten(0, 1), second.flatten(0, 1))
+        out = _all_heads(cls, tensors, pattern, setting, _heads_per_product(pattern))
+        return (out.unflatten(0, (info.batch_size, heads)),), (0,)
 
 
-class _Scores(_Together):
+class _Scores(_OfHeads):
     """Saves only its result for the backward pass: LeakyReLU keeps the sign."""
 
     @staticmethod
@@ -221,7 +224,7 @@ class _Dynamic(Function):
         return source, target, vectors, None, None
 
 
-class _Attend(_Together):
+class _Attend(_OfHeads):
     """Softmax, dropout and weighted sum of all heads.
 
     Takes [heads, C, d] and [heads, nnz]; returns [heads, R, d].
@@ -233,8 +236,8 @@ class _Attend(_Together):
     ) -> tuple[Tensor, ...]:
         weights = _exponentials(scores, pattern)
         scale = _row_sums(pattern, weights).clamp_(min=TINY).reciprocal_().unsqueeze(2)
-        used = weights * draw_kept(weights, rounded(dropout)) if dropout else weights
-        out = _product(pattern, used, features, scale_of(rounded(dropout))).mul_(scale)
+        used = weights * draw_kept(weights, dropped_draws(dropout)) if dropout else weights
+        out = _product(pattern, used, features, scale_of(dropped_draws(dropout))).mul_(scale)
         return out, weights, used, scale
 
     @staticmethod
@@ -255,7 +258,7 @@ class _Attend(_Together):
             return None, None, None, None
         features, out, weights, used, scale = ctx.saved_tensors
         pattern: CSR = ctx.pattern
-        factor = scale_of(rounded(ctx.dropout))
+        factor = scale_of(dropped_draws(ctx.dropout))
         grad = torch.mul(grad, scale, out=torch.empty_like(out))
         to_features = to_scores = None
         if ctx.needs_input_grad[0]:
@@ -269,10 +272,11 @@ class _Attend(_Together):
 
 
 def _exponentials(scores: Tensor, pattern: CSR) -> Tensor:
-    """Return exp(scores), or where they are large exp(scores − the largest of the row and head):
-    [heads, nnz].
+    """Return exp(scores), of large ones exp(scores − the largest of the row and head).
+
+    They are [heads, nnz].
     """
-    # elsewhere reading the extremes would wait for the device
+    # On a GPU reading the extremes would wait for it.
     if scores.device.type == "cpu" and scores.numel():
         low, high = scores.aminmax()
         if bool((low >= -LARGEST_SCORE) & (high <= LARGEST_SCORE)):
@@ -322,7 +326,7 @@ def _product(pattern: CSR, value: Tensor, h: Tensor, factor: float) -> Tensor:
     ``value`` is [heads, nnz], and ``h`` is [heads, C, d].
     """
     diagonal = _on_diagonal(pattern, len(value))
-    (heads, _, d) = h.shape
+    heads, _, d = h.shape
     out = h.new_empty(diagonal.shape[0], d)
     out.addmm_(
         diagonal.with_values(value.view(-1)), h.reshape(diagonal.shape[1], d), beta=0, alpha=factor

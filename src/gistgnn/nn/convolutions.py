@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.nn.adjacency import Adjacency
-from gistgnn.nn.functional import fits, linear
+from gistgnn.nn.functional import is_one_function, linear
 from gistgnn.nn.gnn import GNN, Layer, Norm, Propagation, make_norm, project
 from gistgnn.nn.sparse import SparseMatrix
 
@@ -81,7 +81,7 @@ class SAGELayer(Propagation):
             return super().forward(x, adj, nodes)
         if adj.is_constant(x):
             return linear(self.weight, self.bias, adj.joined(self.operator, x))
-        if fits(self.weight):
+        if is_one_function(self.weight):
             return linear(self.weight, self.bias, x, getattr(adj, self.operator))
         return super().forward(x, adj)
 

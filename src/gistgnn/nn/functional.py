@@ -9,22 +9,28 @@ from torch.nn import functional as F
 
 from gistgnn.nn.sparse import Function, Product, SparseMatrix, add_product
 
-_DRAWS = 2**16
+_DRAWS = 2**16  # equally likely values of the random number that decides about an element
 _ROWS = 1000  # of hidden features that stay in the processor's cache
 
 
 def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None = None) -> Tensor:
-    """Return H Wᵀ + b: [N, d_out]; with a matrix [H, A H] Wᵀ + b, for the first N nodes of H."""
-    # It computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper, for the columns V of W that multiply A
-    # H. `weight` is W: [d_out, d], or [d_out, 2d] with a `matrix` A: [N, C], which is only for a
-    # weight that `fits`; `h` is H: [C, d].
-    if matrix is None and not fits(weight):
+    """Return H Wᵀ + b, or with a matrix [H, A H] Wᵀ + b: [N, d_out].
+
+    For the columns V of W that multiply A H it computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper.
+
+    Args:
+        weight: W, [d_out, d], or [d_out, 2d] with a matrix.
+        bias: b, [d_out].
+        h: H, [N, d], or [C, d] with a matrix; its first N rows are those of the N outputs.
+        matrix: A, [N, C]. It is only for a weight of which `is_one_function` is true.
+    """
+    if matrix is None and not is_one_function(weight):
         return F.linear(h, weight, bias)
     return _Linear.apply(weight, bias, h, matrix)[0]
 
 
-def fits(weight: Tensor) -> bool:
-    """Tell whether the products of a weight can be one function.
+def is_one_function(weight: Tensor) -> bool:
+    """Tell whether the products of a weight can be one function with a gradient of its own.
 
     They cannot under autocast, where torch chooses the types.
     """
@@ -43,17 +49,18 @@ class _Linear(Function):
         weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None
     ) -> tuple[Tensor, Tensor]:
         d = h.shape[-1]
+        nodes = h.shape[-2] if matrix is None else matrix.shape[0]
         w = weight.transpose(-1, -2)
-        rows = h.shape[-2] if matrix is None else matrix.shape[0]
-        b = bias.unsqueeze(-2).expand(*bias.shape[:-1], rows, bias.shape[-1])
-        out = (torch.addmm if h.dim() == 2 else torch.baddbmm)(b, h[..., :rows, :], w[..., :d, :])
+        b = bias.unsqueeze(-2).expand(*bias.shape[:-1], nodes, bias.shape[-1])
+        multiply_and_add = torch.addmm if h.dim() == 2 else torch.baddbmm
+        out = multiply_and_add(b, h[..., :nodes, :], w[..., :d, :])
         if matrix is None:
             return out, h.new_empty(0)
         if _projects(weight, h):
             add_product(matrix, h @ w[..., d:, :], out, beta=1)
             return out, h.new_empty(0)
         a = Product.apply(matrix, h)
-        return _add_product(out, a, w[..., d:, :]), a
+        return _add_dense_product(out, a, w[..., d:, :]), a
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -66,7 +73,7 @@ class _Linear(Function):
     def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
         if grad is None:
             return None, None, None, None
-        (weight, h, a) = ctx.saved_tensors
+        weight, h, a = ctx.saved_tensors
         matrix = ctx.matrix
         needs_h = ctx.needs_input_grad[2]
         d = h.shape[-1]
@@ -92,7 +99,7 @@ class _Linear(Function):
             if torch.is_grad_enabled():  # perhaps within vmap, which has no rule for the other way
                 target.add_(grad @ weight_of_node)
             else:
-                _add_product(target, grad, weight_of_node)
+                _add_dense_product(target, grad, weight_of_node)
         return torch.cat(for_weight, dim=-1), for_bias, for_h, None
 
     @staticmethod
@@ -117,22 +124,23 @@ def _projects(weight: Tensor, h: Tensor) -> bool:
     return weight.shape[-2] < h.shape[-1]
 
 
-def _add_product(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def _add_dense_product(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Add A B to C in place, for matrices or stacks of them; return C."""
     if a.dim() == 3 and a.device.type == "cuda":
         return c.baddbmm_(a, b)
-    for target, one, other in zip(c, a, b, strict=True) if a.dim() == 3 else ((c, a, b),):
-        target.addmm_(one, other)  # on the CPU baddbmm_ copies C onto itself
+    triples = zip(c, a, b, strict=True) if a.dim() == 3 else [(c, a, b)]
+    for target, left, right in triples:
+        target.addmm_(left, right)  # on the CPU baddbmm_ copies C onto itself
     return c
 
 
-def rounded(p: float) -> int:
+def dropped_draws(p: float) -> int:
     """Return how many of 2^16 draws are dropped, for a probability ``p``; fewer than all."""
     return min(round(p * _DRAWS), _DRAWS - 1)
 
 
 def scale_of(dropped: int) -> float:
-    """Return the factor of the elements that are kept, 1 / (1 − rounded p)."""
+    """Return the factor of the elements that stay, 1 / (1 − p) for the rounded p."""
     return _DRAWS / (_DRAWS - dropped)
 
 
@@ -172,22 +180,21 @@ def activate(
         function = F.relu if activation == "relu" else F.elu
         x = norm(function(x)) if isinstance(norm, WholeNorm) else function(norm(x))
         return F.dropout(x, p, training)
-    dropped = rounded(p) if training else 0
-    eps = None
-    if type(norm) is nn.LayerNorm and norm.weight is None:
-        eps = norm.eps
-    else:
+    # A layer norm without parameters becomes one function with the rest.
+    eps = norm.eps if type(norm) is nn.LayerNorm and norm.weight is None else None
+    if x.device.type != "cpu":
+        x = F.relu(norm(x), inplace=overwrite or eps is not None)
+        return F.dropout(x, p) if training and p else x
+    dropped = dropped_draws(p) if training else 0
+    if eps is None:
         x = norm(x)
-    if x.device.type != "cpu" or (eps is None and not dropped):
-        x = F.relu(x if eps is None else norm(x), inplace=overwrite or eps is not None)
-        return F.dropout(x, p) if training and p and x.device.type != "cpu" else x
-    if eps is None or dropped or torch.is_grad_enabled():
+        return _Activate.apply(x, None, dropped)[0] if dropped else F.relu(x, inplace=overwrite)
+    if dropped or torch.is_grad_enabled():
         return _Activate.apply(x, eps, dropped)[0]
     x = x if overwrite else x.clone()
     for rows in x.split(_ROWS):  # in place, in an evaluation
-        rows.copy_(
-            torch.native_layer_norm(rows, x.shape[-1:], _scales(x, 0), None, eps)[0]
-        ).clamp_min_(0)
+        normalised, _, _ = torch.native_layer_norm(rows, x.shape[-1:], _scales(x, 0), None, eps)
+        rows.copy_(normalised).clamp_min_(0)
     return x
 
 
@@ -229,11 +236,14 @@ class _Activate(Function):
         grad = torch.ops.aten.threshold_backward(grad, out, 0)
         if ctx.eps is None:
             return grad * scale_of(ctx.dropped), None, None
-        # none of a weight and a bias
         scales = _scales(out, ctx.dropped)
-        which = [True, False, False]
+        needs_gradient = [True, False, False]  # the gradient of x, and none of a weight and a bias
         native = torch.ops.aten.native_layer_norm_backward
-        return native(grad, x, x.shape[-1:], mean, rstd, scales, None, which)[0], None, None
+        return (
+            native(grad, x, x.shape[-1:], mean, rstd, scales, None, needs_gradient)[0],
+            None,
+            None,
+        )
 
     @staticmethod
     def vmap(
@@ -247,7 +257,7 @@ def _scales(x: Tensor, dropped: int) -> Tensor:
     return x.new_full(x.shape[-1:], scale_of(dropped))
 
 
-def rows(x: Tensor, index: Tensor) -> Tensor:
+def select_rows(x: Tensor, index: Tensor) -> Tensor:
     """Return the rows ``index``, [n], of ``x``, [..., N, C].
 
     That is ``x`` itself if these are all of its rows in order.

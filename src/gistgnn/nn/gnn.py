@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from gistgnn.errors import InputError
 from gistgnn.nn.adjacency import Adjacency, Operator
-from gistgnn.nn.functional import WholeNorm, activate, rows
-from gistgnn.nn.scaling import ScaledModel, plain_model
+from gistgnn.nn.functional import WholeNorm, activate, select_rows
+from gistgnn.nn.scaling import ScaledModel, plain_model, uncompiled
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.utils.checks import check_choice
 
@@ -248,7 +248,7 @@ class GNN(nn.Module):
             return last(x, adj)
         if isinstance(last, Propagation) and last.saves_time(len(nodes), x, adj):
             return last(x, adj, nodes)
-        return rows(last(x, adj), nodes)
+        return select_rows(last(x, adj), nodes)
 
     @property
     def num_layers(self) -> int:
@@ -280,7 +280,7 @@ class GNN(nn.Module):
             )
         for number, layer in enumerate(self.convs):
             if cast(Layer, layer).heads:
-                _ = adj.layer(number).attention
+                _ = adj.layer(number).attention  # Structures without attention raise here.
 
 
 class EnsembleModel(nn.Module):
@@ -290,26 +290,37 @@ class EnsembleModel(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def forward(self, *arguments: Any, **edge_data: Tensor) -> Tensor:
+    def forward(self, *arguments: Any, **by_name: Any) -> Tensor:
         """Call every member with the arguments and return the mean output: [N, C]."""
         outputs = []
         for member in self.members:
             if only_reads(member):
-                outputs.append(member(*arguments, **edge_data))
+                outputs.append(member(*arguments, **by_name))
                 continue
-            positional = [
-                value.clone() if isinstance(value, Tensor) else value for value in arguments
-            ]
-            by_name = {name: value.clone() for name, value in edge_data.items()}
-            outputs.append(member(*positional, **by_name))
+            # The member may write into the tensors that it gets, and the next one needs them.
+            copies = map(_copy_of_tensor, arguments)
+            copies_by_name = {name: _copy_of_tensor(value) for name, value in by_name.items()}
+            outputs.append(member(*copies, **copies_by_name))
         return torch.stack(outputs).mean(dim=0)
 
 
+def _copy_of_tensor(value: Any) -> Any:
+    """Return a copy of a tensor; another value is returned as it is."""
+    return value.clone() if isinstance(value, Tensor) else value
+
+
 def members_of(model: nn.Module) -> list[nn.Module]:
-    """Return the members of an ensemble, or ``[model]`` for any other model."""
-    if isinstance(model, ScaledModel) and isinstance(model.model, EnsembleModel):
-        return [ScaledModel(model.scaling, member) for member in model.model.members]
-    return list(model.members) if isinstance(model, EnsembleModel) else [model]
+    """Return the members of an ensemble, or ``[model]`` for any other model.
+
+    The members of a compiled ensemble are not compiled.
+    """
+    ensemble = plain_model(model)
+    if not isinstance(ensemble, EnsembleModel):
+        return [model]
+    outer = uncompiled(model)
+    if isinstance(outer, ScaledModel):
+        return [ScaledModel(outer.scaling, member) for member in ensemble.members]
+    return list(ensemble.members)
 
 
 def as_gnn(model: nn.Module) -> GNN | None:
@@ -324,10 +335,14 @@ def as_gnn(model: nn.Module) -> GNN | None:
 def only_reads(model: nn.Module) -> bool:
     """Tell whether a model is known to write into nothing that it gets.
 
-    Such a model is one of ours, with layers of ours.
+    Such a model is one of ours, with layers and norms of ours.
     """
     gnn = as_gnn(model)
-    return gnn is not None and all(map(is_ours, gnn.convs))
+    return (
+        gnn is not None
+        and all(map(is_ours, gnn.convs))
+        and all(type(norm) in _NORMS for norm in gnn.norms)
+    )
 
 
 def row_wise(model: nn.Module) -> GNN | None:
@@ -347,6 +362,9 @@ def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None
     if isinstance(h, Tensor):
         return F.linear(h, weight, bias)
     return h @ weight.t() if bias is None else h @ weight.t() + bias
+
+
+_NORMS = (nn.Identity, nn.LayerNorm, nn.BatchNorm1d, WholeNorm)  # what `make_norm` returns
 
 
 def make_norm(norm: Norm, features: int) -> nn.Module:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,12 +21,27 @@ _SUMS = ("add", "sum", "mean")  # what a layer may do with the messages that a n
 _HALF = (torch.bfloat16, torch.float16)
 _STEPS = ("propagate", "message", "aggregate")
 _HOOKS = tuple(f"_{step}_forward_{kind}" for step in _STEPS for kind in ("pre_hooks", "hooks"))
-_KEPT = 8  # matrices of a batch; a model that makes other edges at every step gets no more
-# of PyG: only their own linear layer sees the sum
+# Matrices of a batch: a model that makes other edges at every step gets no more.
+_MOST_MATRICES = 8
+# Classes of PyG in which nothing but their own linear layer reads the sum.
 _SUMS_THEN_MULTIPLIES = ("SAGEConv", "GraphConv", "SGConv")
 
-# by model: the layers that may multiply
+# By model, the layers that may multiply.
 _LAYERS: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()
+
+
+class _Matrix(NamedTuple):
+    """A matrix, and what it was made of."""
+
+    edges: AtVersion
+    weight: AtVersion | None
+    mean: bool  # it averages; otherwise it sums
+    matrix: SparseMatrix
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing has been written into the edges and the weights since."""
+        return _is_unchanged(self.edges) and _is_unchanged(self.weight)
 
 
 class Products:
@@ -39,11 +54,11 @@ class Products:
     # as well, and what is kept here is handed out as a copy, unless only PyG's own code reads it.
     def __init__(self, x: Tensor) -> None:
         self.x = x
-        # see `keep_normalised`
-        self._normalised: dict[tuple[Any, ...], tuple[AtVersion | None, ...]] = {}
         self._features = AtVersion(x)
-        self._known: list[tuple[AtVersion, AtVersion | None, bool, SparseMatrix]] = []
-        self._of_x: dict[SparseMatrix, AtVersion] = {}
+        self._matrices: list[_Matrix] = []
+        self._products_of_x: dict[SparseMatrix, AtVersion] = {}
+        # See `keep_normalised`.
+        self._normalised: dict[tuple[Any, ...], tuple[AtVersion | None, ...]] = {}
 
     def matrix(
         self, edges: Tensor, weight: Tensor | None, dtype: torch.dtype, *, mean: bool
@@ -52,44 +67,41 @@ class Products:
 
         Returns None if there are too many matrices.
         """
-        self._known = [
-            entry for entry in self._known if _is_unchanged(entry[0]) and _is_unchanged(entry[1])
-        ]
-        for known_edges, known_weight, averages, matrix in self._known:
-            same = _equal(edges, known_edges.tensor) and _equal(weight, _tensor_of(known_weight))
-            if same and averages == mean and matrix.dtype == dtype:
-                return matrix
-        if len(self._known) == _KEPT:
+        self._matrices = [entry for entry in self._matrices if entry.is_current]
+        for entry in self._matrices:
+            same_values = entry.mean == mean and entry.matrix.dtype == dtype
+            same_edges = same_values and _equal(edges, entry.edges.tensor)
+            if same_edges and _equal(weight, _tensor_of(entry.weight)):
+                return entry.matrix
+        if len(self._matrices) == _MOST_MATRICES:
             return None
         pattern, order = CSR.from_entries(edges[1], edges[0], (len(self.x), len(self.x)))
-        value = (
-            torch.ones(pattern.num_edges, device=edges.device)
-            if weight is None
-            else weight.detach()
-        )
+        if weight is None:
+            value = torch.ones(pattern.num_edges, device=edges.device)
+        else:
+            value = weight.detach()
         value = (value if order is None else value.index_select(0, order)).to(dtype)
         if mean:
             value = value / pattern.rowptr.diff().to(value.dtype).index_select(0, pattern.row)
         matrix = SparseMatrix.from_pattern(pattern, value)
-        self._known.append(
-            (AtVersion(edges), weight if weight is None else AtVersion(weight), mean, matrix)
-        )
+        weight_at_version = None if weight is None else AtVersion(weight)
+        self._matrices.append(_Matrix(AtVersion(edges), weight_at_version, mean, matrix))
         return matrix
 
     def normalised(self, made_of: tuple[Any, ...]) -> tuple[Tensor | None, ...] | None:
-        """Return the edges and weights that were kept for what they depend on.
+        """Return the edges and weights that `keep_normalised` got for the same ``made_of``.
 
-        Returns None if there are none.
+        Returns None if there are none, or if they have been written into.
         """
-        kept_tensors = self._normalised.get(made_of)
-        if kept_tensors is None or not all(map(_is_unchanged, kept_tensors)):
+        tensors = self._normalised.get(made_of)
+        if tensors is None or not all(map(_is_unchanged, tensors)):
             return None
-        return tuple(map(_tensor_of, kept_tensors))
+        return tuple(map(_tensor_of, tensors))
 
     def keep_normalised(self, made_of: tuple[Any, ...], made: tuple[Tensor | None, ...]) -> None:
         """Keep edges and weights that a layer has made of the batch's.
 
-        They are found again by all that they depend on.
+        ``made_of`` is all else that they depend on.
         """
         self._normalised[made_of] = tuple(
             None if value is None else AtVersion(value) for value in made
@@ -98,38 +110,42 @@ class Products:
     def multiply(self, matrix: SparseMatrix, h: Tensor, *, read_only: bool = False) -> Tensor:
         """Return the product; that with the batch's own features is computed once.
 
-        The caller may write into it, unless he says that it is ``read_only``: then it may be what
-        is kept.
+        The caller may write into the result, unless it says that it is ``read_only``: then the
+        result may be the tensor that stays here.
         """
         if not self._features.is_same(h):
             return matrix @ h
-        kept_product = self._of_x.get(matrix)
-        if kept_product is None or not kept_product.is_unchanged:
-            kept_product = AtVersion(matrix @ h)
-            self._of_x[matrix] = kept_product
-        return kept_product.tensor if read_only else kept_product.tensor.clone()
+        product = self._products_of_x.get(matrix)
+        if product is None or not product.is_unchanged:
+            product = AtVersion(matrix @ h)
+            self._products_of_x[matrix] = product
+        return product.tensor if read_only else product.tensor.clone()
 
 
-def _tensor_of(kept: AtVersion | None) -> Tensor | None:
-    return None if kept is None else kept.tensor
+def _tensor_of(tensor: AtVersion | None) -> Tensor | None:
+    return None if tensor is None else tensor.tensor
 
 
-def _is_unchanged(kept: AtVersion | None) -> bool:
-    return kept is None or kept.is_unchanged
+def _is_unchanged(tensor: AtVersion | None) -> bool:
+    return tensor is None or tensor.is_unchanged
 
 
 def sparse_layers(
     model: nn.Module, products: Products, edge_index: Tensor, weight: Tensor | None = None
 ) -> AbstractContextManager[None]:
     """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block."""
+    edges_at_version = AtVersion(edge_index)
+    weight_at_version = None if weight is None else AtVersion(weight)
     changes = []
-    for layer in multiplies(model):
+    for layer in multiplying_layers(model):
         attributes = {"propagate": partial(_propagate, layer, products)}
-        # a user's may change the edges
-        plain = "forward" not in vars(layer) and _is_of_pyg(type(layer).forward)
-        if plain and not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer):
-            given_edges = AtVersion(edge_index), None if weight is None else AtVersion(weight)
-            attributes["forward"] = partial(_forward, layer, products, *given_edges)
+        # A forward of the user's own may change the edges.
+        has_own_forward = "forward" in vars(layer) or not _is_of_pyg(type(layer).forward)
+        may_cache = "_cached_edge_index" in vars(layer) and not getattr(layer, "cached", True)
+        if may_cache and not has_own_forward:
+            attributes["forward"] = partial(
+                _forward, layer, products, edges_at_version, weight_at_version
+            )
         changes.append((layer, attributes))
     return _changed(changes)
 
@@ -147,7 +163,8 @@ def layers_on_rows(
     products = Products(x)
     changes: list[tuple[nn.Module, dict[str, Any]]]
     changes = [
-        (layer, {"propagate": partial(_propagate, layer, products)}) for layer in multiplies(model)
+        (layer, {"propagate": partial(_propagate, layer, products)})
+        for layer in multiplying_layers(model)
     ]
     attributes = {"_cached_edge_index": normalised, "cached": True}
     return _changed(
@@ -159,16 +176,17 @@ def layers_on_rows(
 def _changed(changes: Sequence[tuple[nn.Module, dict[str, Any]]]) -> Iterator[None]:
     """Let layers have other attributes within the block."""
     # In their dictionaries: a module's own way to set attributes takes longer than a small product.
-    before = [
-        {name: vars(layer)[name] for name in own if name in vars(layer)} for layer, own in changes
+    values_before = [
+        {name: vars(layer)[name] for name in attributes if name in vars(layer)}
+        for layer, attributes in changes
     ]
     try:
-        for layer, own in changes:
-            vars(layer).update(own)
+        for layer, attributes in changes:
+            vars(layer).update(attributes)
         yield
     finally:
-        for (layer, own), values in zip(changes, before, strict=True):
-            for name in own:
+        for (layer, attributes), values in zip(changes, values_before, strict=True):
+            for name in attributes:
                 vars(layer).pop(name, None)
             vars(layer).update(values)
 
@@ -187,13 +205,13 @@ def _normalises(layer: nn.Module) -> bool:
     return bool("_cached_edge_index" in attributes and attributes.get("normalize") and default)
 
 
-def multiplies(model: nn.Module) -> list[Any]:
-    """Return the layers of PyG in a model that may multiply, by PyG's word.
+def multiplying_layers(model: nn.Module) -> list[Any]:
+    """Return the layers of PyG in a model that may multiply: PyG says so.
 
-    They are those at the model's first call.
+    They are those that the model has at its first call.
     """
     if model not in _LAYERS:
-        # such code stays as it is
+        # Compiled code stays as it is.
         compiled = any(hasattr(part, "_orig_mod") for part in model.modules())
         is_used = "torch_geometric.nn" in sys.modules and not compiled
         _LAYERS[model] = (
@@ -208,7 +226,6 @@ def _may_multiply(layer: nn.Module) -> bool:
     if not isinstance(layer, MessagePassing) or "propagate" in vars(layer):
         return False
     kind = type(layer)
-    plain = MessagePassing
     return (
         layer.fuse
         and layer.aggr in _SUMS
@@ -217,7 +234,8 @@ def _may_multiply(layer: nn.Module) -> bool:
         and _is_of_pyg(kind.message)  # features times weights; a user's may be anything
         and _is_of_pyg(kind.propagate)
         and signature(layer.message).parameters.keys() <= {"x_j", "edge_weight"}
-        and (kind.aggregate, kind.update) == (plain.aggregate, plain.update)
+        and kind.aggregate is MessagePassing.aggregate
+        and kind.update is MessagePassing.update
     )
 
 
@@ -249,18 +267,21 @@ def _forward(
     It makes them itself if no layer like it has made them before.
     """
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-    edges = [value for value in tensors if value.dim() == 1 or not value.is_floating_point()]
-    weights = edges[1:]
-    if (
-        not edges
-        or not edge_index.is_same(edges[0])
-        or not all(weight is not None and weight.is_same(value) for value in weights)
-    ):
+    features = [value for value in tensors if _are_features(value)]
+    edges_and_weights = [value for value in tensors if not _are_features(value)]
+    is_of_batch = (
+        bool(edges_and_weights)
+        and edge_index.is_same(edges_and_weights[0])
+        and all(weight is not None and weight.is_same(value) for value in edges_and_weights[1:])
+    )
+    if not is_of_batch:
         return type(layer).forward(layer, *args, **kwargs)  # the model has changed the edges
     options = (
         getattr(layer, name, None) for name in ("improved", "add_self_loops", "normalize", "flow")
     )
-    made_of = (type(layer), *options, tensors[0].dtype, len(edges))
+    # Self-loops are of all nodes: a model may have added some.
+    nodes_and_types = tuple((x.shape[:-1], x.dtype) for x in features)
+    made_of = (type(layer), *options, nodes_and_types, len(edges_and_weights))
     attributes = vars(layer)
     attributes.update(_cached_edge_index=products.normalised(made_of), cached=True)
     try:
@@ -272,16 +293,23 @@ def _forward(
             products.keep_normalised(made_of, made)
 
 
+def _are_features(argument: Tensor) -> bool:
+    """Tell whether an argument of a layer is features, and not edges or their weights."""
+    return argument.dim() > 1 and argument.is_floating_point()
+
+
 def _propagate(
-    layer: Any, products: Products, edge_index: Tensor, size: Any = None, **given: Any
+    layer: Any, products: Products, edge_index: Tensor, size: Any = None, **arguments: Any
 ) -> Tensor:
     """Do what `layer.propagate` does, by a product where edges and weights are constants."""
-    x = given.get("x")
-    weight = given.get("edge_weight")
+    x = arguments.get("x")
+    weight = arguments.get("edge_weight")
     sources, targets = x if isinstance(x, (tuple, list)) else (x, None)
-    messages = sources.dtype if weight is None else torch.promote_types(sources.dtype, weight.dtype)
-    # the CPU has no sparse product in bfloat16
-    dtype = torch.float32 if messages in _HALF else messages
+    message_dtype = sources.dtype
+    if weight is not None:
+        message_dtype = torch.promote_types(sources.dtype, weight.dtype)
+    # The CPU has no sparse product in bfloat16.
+    dtype = torch.float32 if message_dtype in _HALF else message_dtype
     nodes = len(products.x)
     constant = (
         _is_constant(edge_index)
@@ -296,10 +324,10 @@ def _propagate(
     ):
         matrix = products.matrix(edge_index, weight, dtype, mean=layer.aggr == "mean")
         if matrix is not None:
-            return products.multiply(
-                matrix, sources.to(dtype), read_only=_only_reads_sum(layer)
-            ).to(messages)
-    return type(layer).propagate(layer, edge_index, size=size, **given)
+            read_only = _only_reads_sum(layer)
+            product = products.multiply(matrix, sources.to(dtype), read_only=read_only)
+            return product.to(message_dtype)
+    return type(layer).propagate(layer, edge_index, size=size, **arguments)
 
 
 def _only_reads_sum(layer: Any) -> bool:
@@ -336,6 +364,7 @@ def _is_constant(tensor: Any) -> bool:
 
 
 def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    """Tell whether two tensors of edges or of weights have the same values."""
     if one is None or other is None:
         return one is other
-    return one is other or (one.shape == other.shape and torch.equal(one, other))
+    return one is other or torch.equal(one, other)

@@ -6,7 +6,7 @@ A new model is a function that converts one of its layers, and a line in `_LAYER
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch_geometric.nn as pyg
@@ -16,29 +16,13 @@ from gistgnn.errors import InputError
 from gistgnn.nn.convolutions import GCN, GIN, GCNLayer, GINLayer, GraphSAGE, SAGELayer
 from gistgnn.nn.functional import WholeNorm
 from gistgnn.nn.gat import GAT, GATLayer, GATv2, GATv2Layer
-from gistgnn.nn.gnn import GNN, EnsembleModel
-from gistgnn.nn.scaling import ScaledModel, plain_model
+from gistgnn.nn.gnn import GNN, EnsembleModel, make_norm
+from gistgnn.nn.scaling import FeatureScaling, ScaledModel, plain_model, uncompiled
 
 _PYG = "torch_geometric."  # begins the names of its modules
 _GISTGNN = "gistgnn."
 _ALONG_EDGES = "x, edge_index -> x"
 _ALONG_WEIGHTED_EDGES = "x, edge_index, edge_weight -> x"
-
-
-class Scaling(nn.Module):
-    """Scales the features as training did: (x - mean) / std."""
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, features: int) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("std", torch.ones(features))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the scaled features: [N, F]."""
-        return (x - self.mean) / self.std
 
 
 class MeanWeight(nn.Module):
@@ -149,9 +133,11 @@ class Conversion:
         if len(self.steps) > 1:
             of_pyg.add("Sequential")
         lines = ["from torch import Tensor, nn" if ours else "from torch import nn"]
-        lines += [f"from torch_geometric.nn import {', '.join(sorted(of_pyg))}"]
-        lines += ["import torch"] if ours else []
-        lines += ["from torch.nn import functional as F"] if WholeNorm in ours else []
+        lines.append(f"from torch_geometric.nn import {', '.join(sorted(of_pyg))}")
+        if ours:
+            lines.append("import torch")
+        if WholeNorm in ours:
+            lines.append("from torch.nn import functional as F")
         return lines
 
     @property
@@ -200,8 +186,9 @@ def to_pyg(model: nn.Module, *, edge_weight: bool = False) -> nn.Module:
         model's class is your own.
 
     Raises:
-        InputError: the model is an ensemble; or it is of your own class, scales its features, and
-            its forward does not begin with (x, edge_index).
+        InputError: the model is an ensemble; it has a norm that you have put into it; or it is of
+            your own class, scales its features, and its forward does not begin with (x,
+            edge_index).
     """
     plain = plain_model(model)
     if type(plain) in _LAYERS or isinstance(plain, EnsembleModel):
@@ -228,8 +215,9 @@ def to_pyg(model: nn.Module, *, edge_weight: bool = False) -> nn.Module:
 def input_names(model: nn.Module, *, edge_weight: bool = False) -> tuple[str, ...]:
     """Return the names of what the module takes that `to_pyg` returns, in order."""
     plain = plain_model(model)
-    reads_weight = "edge_weight" in plain.edge_data if isinstance(plain, GNN) else False
-    if type(plain) not in _LAYERS:
+    if type(plain) in _LAYERS:
+        reads_weight = "edge_weight" in cast(GNN, plain).edge_data
+    else:
         third = [*inspect.signature(plain.forward).parameters][2:3]
         supported = getattr(plain, "supports_edge_weight", True)  # PyG's models say it
         reads_weight = third == ["edge_weight"] and supported is not False
@@ -241,7 +229,8 @@ def convert(model: nn.Module, *, edge_weight: bool = False) -> Conversion:
     """Return how a model of `gistgnn.nn` is made of PyG's modules; for the arguments see `to_pyg`.
 
     Raises:
-        InputError: the model is an ensemble, or a class of the user's own.
+        InputError: the model is an ensemble, or a class of the user's own, or it has a norm of the
+            user's.
     """
     plain = plain_model(model)
     if isinstance(plain, EnsembleModel):
@@ -256,6 +245,13 @@ def convert(model: nn.Module, *, edge_weight: bool = False) -> Conversion:
             "use your class, with the model's state_dict()"
         )
     assert isinstance(plain, GNN)
+    built_with = type(make_norm(plain.norm, 1))
+    for norm in plain.norms:
+        if type(norm) is not built_with:
+            raise InputError(
+                f"the model has a {type(norm).__name__} in place of norm='{plain.norm}', which it "
+                "was built with: use your code that makes it, with the model's state_dict()"
+            )
     inputs = input_names(model, edge_weight=edge_weight)
     is_weighted = "edge_weight" in inputs
     scaling = _convert_scaling(model)
@@ -266,12 +262,11 @@ def convert(model: nn.Module, *, edge_weight: bool = False) -> Conversion:
 
 def _convert_scaling(model: nn.Module) -> Step | None:
     """Return how a model scales its features; None if it does not."""
-    model = getattr(model, "_orig_mod", model)
+    model = uncompiled(model)
     if not isinstance(model, ScaledModel):
         return None
-    device = next(model.model.parameters()).device
-    tensors = {name: value.to(device) for name, value in model.scaling.named_buffers()}
-    return Step("scaling", _call(Scaling, len(model.scaling.mean)), "x -> x", tensors)
+    call = _call(FeatureScaling, len(model.scaling.mean))
+    return Step("scaling", call, "x -> x", dict(model.scaling.named_buffers()))
 
 
 def _convert_to_class(model: GNN, *, is_weighted: bool) -> Step | None:

@@ -35,8 +35,8 @@ class Degrees:
         """Return the degrees of some of these nodes."""
         return self._map(lambda tensor: tensor[nodes])
 
-    def to(self, device: torch.device) -> "Degrees":
-        return self._map(lambda tensor: to_device(tensor, device))
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Degrees":
+        return self._map(lambda tensor: to_device(tensor, device).to(dtype))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Degrees":
         row_sums = None if self.row_sums is None else change(self.row_sums)
@@ -134,15 +134,14 @@ class SampledAdjacency(Adjacency):
             raise InputError(f"the model {does}, which {self._refuses}")
 
     def to(self, *args: Any, **kwargs: Any) -> "SampledAdjacency":
-        device = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs).device
-        if device == self.device:
+        like = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs)
+        if like.dtype == self.dtype and like.device == self.device:
             return self
-        pattern = self.pattern.to(device)
-        degrees = self.degrees.to(device)
-        above = [layer.to(device) for layer in self.above]
-        return SampledAdjacency(
-            pattern, degrees, to_device(self.weight, device), above=above, refuses=self._refuses
-        )
+        pattern = self.pattern.to(like.device)
+        degrees = self.degrees.to(like.device, like.dtype)
+        weight = to_device(self.weight, like.device)
+        above = [layer.to(like.device, like.dtype) for layer in self.above]
+        return SampledAdjacency(pattern, degrees, weight, above=above, refuses=self._refuses)
 
 
 def _scaled(pattern: CSR, value: Tensor, sums: Tensor | None) -> SparseMatrix:

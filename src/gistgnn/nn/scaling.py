@@ -2,8 +2,10 @@
 
 import inspect
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gistgnn.graphs.checks import EDGE_DATA
@@ -13,20 +15,22 @@ STRUCTURES = ("edge_index", "adj", "adj_t", "edges")
 """The names of arguments that get the edges, wherever they stand."""
 
 
+# The code of this class is written into the files of an exported model, which is loaded where there
+# is nothing but torch and PyG. So it uses nothing else.
 class FeatureScaling(nn.Module):
-    """Computes (x - mean) / std of features [N, F]; mean and std: [F], buffers."""
+    """Scales the features as training did: (x - mean) / std."""
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, mean: Tensor, std: Tensor) -> None:
+    def __init__(self, features: int) -> None:
         super().__init__()
-        self.register_buffer("mean", mean)
-        self.register_buffer("std", std)
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("std", torch.ones(features))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scaled features: [N, F]."""
-        return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
+        return (x - self.mean) / self.std
 
     def extra_repr(self) -> str:
         return f"{len(self.mean)} features"
@@ -48,7 +52,7 @@ class ScaledModel(nn.Module):
         super().__init__()
         self.scaling = scaling
         self.model = model
-        self.train(model.training)
+        self.training = model.training  # `train` would change the modes within the model as well.
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the model's output, for its arguments with features that are not scaled.
@@ -57,17 +61,19 @@ class ScaledModel(nn.Module):
             InputError: x has another number of features.
         """
         name = features_argument(inspect.signature(plain_model(self).forward).parameters)
-        if name is not None and name in kwargs:
+        if name is None or not (args or name in kwargs):
+            name = "x"  # An ensemble's forward(*args, **kwargs) has no name for the features.
+        if name in kwargs:
             return self.model(*args, **{**kwargs, name: self.scale(kwargs[name])})
         return self.model(self.scale(args[0]), *args[1:], **kwargs)
 
-    def scale(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
-        """Return features, or some columns of them, scaled: [N, F].
+    def scale(self, x: Tensor) -> Tensor:
+        """Return the scaled features: [N, F].
 
         Raises:
             InputError: there is another number of features.
         """
-        return Standardisation(self.scaling.mean[columns], self.scaling.std[columns]).features(x)
+        return Standardisation(self.scaling.mean, self.scaling.std).features(x)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -95,31 +101,35 @@ def features_argument(parameters: Mapping[str, inspect.Parameter]) -> str | None
     return next(iter([*needed, *names]), None)
 
 
+def uncompiled(model: nn.Module) -> nn.Module:
+    """Return the model that was given to torch.compile, or the model itself."""
+    return getattr(model, "_orig_mod", model)
+
+
 def plain_model(model: nn.Module) -> nn.Module:
     """Return the model as it was written: out of a `ScaledModel` and out of torch.compile."""
-    if isinstance(model, ScaledModel):
-        return plain_model(model.model)
-    compiled = getattr(model, "_orig_mod", None)
-    return model if compiled is None else plain_model(compiled)
+    inner = uncompiled(model)
+    if isinstance(inner, ScaledModel):
+        inner = inner.model
+    return model if inner is model else plain_model(inner)
+
+
+def scales_input(model: nn.Module) -> bool:
+    """Tell whether a model scales the features that it is called with."""
+    return isinstance(uncompiled(model), ScaledModel)
 
 
 def scaled_model(model: nn.Module, scaling: Standardisation | None) -> nn.Module:
     """Return a model that scales its features; the model itself if there is nothing to scale."""
     if scaling is None:
         return model
+    tensors = chain(model.parameters(), model.buffers())
+    device = next(tensors, scaling.mean).device
+    layer = FeatureScaling(len(scaling.mean))
     # Copies: a state that is loaded into one model changes no other one.
-    return ScaledModel(FeatureScaling(scaling.mean.clone(), scaling.std.clone()), model)
-
-
-def scales_input(model: nn.Module) -> bool:
-    """Tell whether a model scales the features that it is called with."""
-    return isinstance(getattr(model, "_orig_mod", model), ScaledModel)
-
-
-def scaled(model: nn.Module, x: Tensor, columns: slice = slice(None)) -> Tensor:
-    """Scale features, or some columns of them, as the model does, if it does."""
-    model = getattr(model, "_orig_mod", model)
-    return model.scale(x, columns) if isinstance(model, ScaledModel) else x
+    layer.mean = scaling.mean.to(device, copy=True)
+    layer.std = scaling.std.to(device, copy=True)
+    return ScaledModel(layer, model)
 
 
 _PARTS = {"scaling.mean": MEAN, "scaling.std": STD}

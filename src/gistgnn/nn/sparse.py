@@ -13,23 +13,27 @@ from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.features import places_of
 
 
-class _ByPosition(Signature):
-    """Binds arguments as they are given: all of them, by position."""
-
-    def bind(self, *args: Any, **_: Any) -> Any:
-        return SimpleNamespace(args=args, kwargs={}, apply_defaults=int)
-
-
 class Function(torch.autograd.Function):
     """torch's `Function`, without binding arguments to ``forward``'s signature.
 
-    The binding takes longer than a product.
+    The binding takes longer than a product. So all arguments have to be given, by position.
     """
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "forward" in vars(cls):
             cls.forward.__signature__ = _ByPosition()  # type: ignore[attr-defined]
+
+
+class _ByPosition(Signature):
+    """Takes arguments as they are: all of them, by position."""
+
+    def bind(self, *args: Any, **_: Any) -> Any:
+        return SimpleNamespace(args=args, kwargs={}, apply_defaults=_leave_arguments)
+
+
+def _leave_arguments() -> None:
+    """Add no defaults, as no argument is missing."""
 
 
 class AtVersion:
@@ -185,9 +189,9 @@ class SparseMatrix:
 
 
 def add_product(matrix: SparseMatrix, h: Tensor, out: Tensor, *, beta: int) -> None:
-    """Write A @ h to ``out``, or with a ``beta`` of 1 add it; without a gradient.
+    """Write A @ h to ``out``, or add it with a ``beta`` of 1; without a gradient.
 
-    ``h`` is [C, d] or [m, C, d].
+    ``h`` is [C, d] or [m, C, d], and ``out`` is [R, d] or [m, R, d].
     """
     if h.dim() == 3 and h.device.type == "cuda":
         # One product of the matrices side by side: on a GPU, starting m products takes longer than
@@ -200,9 +204,10 @@ def add_product(matrix: SparseMatrix, h: Tensor, out: Tensor, *, beta: int) -> N
         else:
             out.copy_(product)
         return
-    for target, part in zip(out, h, strict=True) if h.dim() == 3 else ((out, h),):
+    pairs = zip(out, h, strict=True) if h.dim() == 3 else [(out, h)]
+    for target, features in pairs:
         # In place: matmul would first fill a matrix with zeros and copy it.
-        target.addmm_(matrix.csr, part, beta=beta)
+        target.addmm_(matrix.csr, features, beta=beta)
 
 
 class Product(Function):
@@ -229,8 +234,8 @@ class Product(Function):
         return Product.apply(matrix, h.movedim(in_dims[1], 0)), 0
 
 
-# Weights of edges, as in PyG's GCNConv: a missing self-loop has weight 1. Below, ``own`` is as for
-# `CSR.looped`.
+# Weights of edges, as in PyG's GCNConv: a missing self-loop has weight 1. Below, ``loop_of``: [R]
+# is the column of each row's self-loop, as for `CSR.looped`; by default row i has (i, i).
 
 
 def check_weights(weight: Tensor) -> None:
@@ -244,9 +249,8 @@ def check_weights(weight: Tensor) -> None:
 
 def row_sums(pattern: CSR, value: Tensor) -> Tensor:
     """Return the sum of every row's values: [R], for ``value``: [nnz]."""
-    return (
-        SparseMatrix.from_pattern(pattern, value) @ value.new_ones(pattern.shape[1], 1)
-    ).squeeze(1)
+    matrix = SparseMatrix.from_pattern(pattern, value)
+    return (matrix @ value.new_ones(pattern.shape[1], 1)).squeeze(1)
 
 
 def without_zeros(degree: Tensor) -> Tensor:
@@ -254,27 +258,27 @@ def without_zeros(degree: Tensor) -> Tensor:
     return torch.where(degree > 0, degree, torch.inf)
 
 
-def self_loops(pattern: CSR, own: Tensor | None = None) -> Tensor:
+def self_loops(pattern: CSR, loop_of: Tensor | None = None) -> Tensor:
     """Return the mask of the entries that are self-loops: [nnz]."""
-    return (pattern.row if own is None else pattern.repeated(own)) == pattern.col
+    return (pattern.row if loop_of is None else pattern.repeated(loop_of)) == pattern.col
 
 
-def loop_weights(pattern: CSR, weight: Tensor, own: Tensor | None = None) -> Tensor:
+def loop_weights(pattern: CSR, weight: Tensor, loop_of: Tensor | None = None) -> Tensor:
     """Return the weight of every row's self-loop: [R]; 1 where there is none."""
     loops = weight.new_ones(pattern.shape[0])
-    is_loop = self_loops(pattern, own)
+    is_loop = self_loops(pattern, loop_of)
     loops[pattern.row[is_loop].long()] = weight[is_loop]
     return loops
 
 
 def looped(
-    pattern: CSR, weight: Tensor, loops: Tensor | None = None, own: Tensor | None = None
+    pattern: CSR, weight: Tensor, loops: Tensor | None = None, loop_of: Tensor | None = None
 ) -> tuple[CSR, Tensor]:
     """Return the entries with one self-loop in every row, and their weights.
 
     ``loops``: [R] are the weights of the self-loops.
     """
-    with_loops, keep, new_places = pattern.looped(own)
+    with_loops, keep, new_places = pattern.looped(loop_of)
     value = weight.new_ones(with_loops.num_edges)
     value[new_places] = weight[keep]
     if loops is not None:
@@ -283,17 +287,14 @@ def looped(
 
 
 def with_self(
-    pattern: CSR, weight: Tensor | None, dtype: torch.dtype, own: Tensor | None = None
+    pattern: CSR, weight: Tensor | None, dtype: torch.dtype, loop_of: Tensor | None = None
 ) -> SparseMatrix:
     """Return A + I: [R, C] for A's entries and their ``weight``: [nnz].
 
     A given self-loop counts beside the 1 of I.
     """
-    weight = (
-        torch.ones(pattern.num_edges, dtype=dtype, device=pattern.col.device)
-        if weight is None
-        else weight
-    )
-    loop_weight = torch.where(self_loops(pattern, own), weight, 0)
+    if weight is None:
+        weight = torch.ones(pattern.num_edges, dtype=dtype, device=pattern.col.device)
+    loop_weight = torch.where(self_loops(pattern, loop_of), weight, 0)
     loops = weight.new_ones(pattern.shape[0]).index_add_(0, pattern.row, loop_weight)
-    return SparseMatrix.from_pattern(*looped(pattern, weight, loops, own))
+    return SparseMatrix.from_pattern(*looped(pattern, weight, loops, loop_of))

@@ -80,7 +80,8 @@ class Batch:
             edges, order = CSR.from_entries(
                 edges[1], edges[0], (len(self.x), len(self.x)), ("target", "source")
             )
-            data = {k: v if order is None else v.index_select(0, order) for k, v in data.items()}
+            if order is not None:
+                data = {name: value.index_select(0, order) for name, value in data.items()}
         weight = data.get("edge_weight")
         adj = Adjacency.from_csr(edges, self.dtype, weight) if isinstance(edges, CSR) else edges
         if self.x.layout is not torch.sparse_csr:
@@ -106,13 +107,13 @@ class Batch:
     def in_memory(self) -> "Batch":
         """Return the batch with features and edges in memory, on the models' device.
 
-        Many operations may read them there.
+        Raises:
+            InputError: they have to be copied, and do not fit in memory.
         """
-        # An InputError says that they have to be copied, and do not fit in memory.
         if not self.is_stored:
             return self
         x = self.x.to(self.device)
-        data = {k: v.to(self.device) for k, v in self.edge_data.items()}
+        data = {name: value.to(self.device) for name, value in self.edge_data.items()}
         edges = self.csr.to(self.device)
         return replace(
             self, x=x, edges=edges, edge_data=data, product=None, sparse=self.is_sparse, folder=None
@@ -121,11 +122,9 @@ class Batch:
     @cached_property
     def edge_index(self) -> Tensor:
         """The edges as PyG's layers take them: [2, E] int64, sources over targets."""
-        return (
-            self.edges.edge_index
-            if isinstance(self.edges, SampledAdjacency)
-            else self.adj.pattern.edge_index()
-        )
+        if isinstance(self.edges, SampledAdjacency):
+            return self.edges.edge_index
+        return self.adj.pattern.edge_index()
 
     @property
     def csr(self) -> CSR:
@@ -148,7 +147,9 @@ class Batch:
         """`x`, as a sparse matrix where few entries are not zero, as of words: this is faster."""
         if self.is_csr:
             return SparseMatrix.from_csr(self.x)
-        return SparseMatrix.from_dense(self.x) if self.is_sparse and not self.is_stored else self.x
+        if self.is_sparse and not self.is_stored:
+            return SparseMatrix.from_dense(self.x)
+        return self.x
 
     @cached_property
     def dense(self) -> Tensor:
@@ -176,7 +177,10 @@ class Batch:
         The prepared structure is shared.
         """
         if self.is_csr:
-            return replace(self, x=SparseMatrix.from_csr(self.x).select_columns(columns).csr)
+            x = SparseMatrix.from_csr(self.x).select_columns(columns).csr
+            selected = replace(self, x=x)
+            selected.__dict__["adj"] = self.adj
+            return selected
         columns = columns.to(self.x.device)
         x = self.x.index_select(1, columns)
 
@@ -197,10 +201,15 @@ def whole_graph(graph: Graph) -> Batch:
     splits = {"train": graph.train, "validation": graph.val, "test": graph.test}
     edges = _checked(graph.edges) if graph.folder is None else graph.edges
     batch = Batch(
-        graph.x, edges, graph.y, graph.train.nonzero().squeeze(1), splits=splits,
+        graph.x,
+        edges,
+        graph.y,
+        graph.train.nonzero().squeeze(1),
+        splits=splits,
         edge_data=graph.edge_data,
-        cluster_ptr=graph.cluster_ptr, folder=graph.folder,
-    )  # fmt: skip
+        cluster_ptr=graph.cluster_ptr,
+        folder=graph.folder,
+    )
     if graph.folder is None or graph.cluster_ptr is None:
         return batch.in_memory()
     adj = batch.adj.with_cached_products(None)
@@ -210,9 +219,14 @@ def whole_graph(graph: Graph) -> Batch:
 def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Operator) -> Tensor:
     """Return Ā x: [N, F] float32, mapped from the graph's folder.
 
-    It is computed if it is missing. `adj` are the graph's edges as they are multiplied. What is in
-    the folder is found by the digests of all that the product depends on: the features, the edges
-    and their weights.
+    It is computed if the folder does not have it. What is in the folder has a name with the digests
+    of all that the product depends on: the features, the edges and their weights.
+
+    Args:
+        folder: of the graph.
+        graph: its features and edges are mapped from the folder.
+        adj: the edges of the graph, as they are multiplied.
+        operator: Ā.
     """
     x = graph.x
     nodes, features = x.shape
@@ -221,13 +235,10 @@ def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Oper
         blocks = column_blocks(
             features, max(available_bytes(torch.device("cpu")) // 2 // (4 * nodes), 1)
         )
-        description = f"{size(out.nbytes)} in {folder}"
-        log.info(
-            f"the product of the edges with the features is computed once and kept: {description}"
-        )
-        log.info(
-            f"for it the features are read {'once' if len(blocks) == 1 else f'{len(blocks)} times'}"
-        )
+        product = f"{size(out.nbytes)} in {folder}"
+        log.info(f"the product of the edges with the features is computed once and kept: {product}")
+        times = "once" if len(blocks) == 1 else f"{len(blocks)} times"
+        log.info(f"for it the features are read {times}")
         # Blocks are in files of their own, as a page of the product has all columns.
         parts: list[npt.NDArray[np.float32]] = []
         for columns in blocks:
@@ -239,8 +250,9 @@ def product_in_folder(folder: Path, graph: Graph, adj: Adjacency, operator: Oper
                 part[rows] = (adj.rows(operator, rows) @ block).numpy()
             parts.append(part)
             del block  # before the next one is read
-        for rows in adj.chunks() if len(parts) > 1 else ():
-            out[rows] = np.concatenate([part[rows] for part in parts], axis=1)
+        if len(parts) > 1:
+            for rows in adj.chunks():
+                out[rows] = np.concatenate([part[rows] for part in parts], axis=1)
 
     weights = None if graph.edge_weight is None else tensor_digest(graph.edge_weight)
     facts = [operator, tensor_digest(x), graph.edges.digest(), weights]

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.nn.adjacency import Operator
-from gistgnn.nn.functional import rows
+from gistgnn.nn.functional import select_rows
 from gistgnn.nn.gnn import as_gnn, members_of, only_reads
-from gistgnn.nn.pyg_layers import Products, multiplies, sparse_layers
+from gistgnn.nn.pyg_layers import Products, multiplying_layers, sparse_layers
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.nn.scaling import STRUCTURES, features_argument, plain_model, scales_input
 from gistgnn.nn.sparse import AtVersion
@@ -44,14 +44,14 @@ class Arguments(NamedTuple):
 
         ``out`` is what the model has returned.
         """
-        return out if self.nodes is None else rows(out, self.nodes)
+        return out if self.nodes is None else select_rows(out, self.nodes)
 
 
 class Signature(NamedTuple):
     """What a model's forward takes."""
 
     structure: str | None  # "adj", "edge_index", or None
-    edge_data: dict[str, bool]  # that it takes and uses, by name: whether it has no default
+    edge_data: dict[str, bool]  # what it takes and uses, by name: whether it has no default
     x_name: str | None = None  # the features' name, where they are not the first argument
     structure_name: str | None = None  # the structure's name, where it is not the second argument
 
@@ -72,11 +72,11 @@ def signature(model: nn.Module) -> Signature:
     For errors see `arguments`.
     """
     if model not in _SIGNATURES:
-        _SIGNATURES[model] = _inspect(plain_model(members_of(plain_model(model))[0]))
+        _SIGNATURES[model] = _inspect_forward(plain_model(members_of(model)[0]))
     return _SIGNATURES[model]
 
 
-def _inspect(model: nn.Module) -> Signature:
+def _inspect_forward(model: nn.Module) -> Signature:
     parameters = inspect.signature(model.forward).parameters
     _refuse_whole_graphs(model, parameters)
     x_name = features_argument(parameters)
@@ -85,7 +85,7 @@ def _inspect(model: nn.Module) -> Signature:
             model, "has no argument for the features: write forward(self, x, edge_index)"
         )
     x = parameters[x_name]
-    structure = _structure(parameters, x)
+    structure = _structure_argument(parameters, x)
     edge_data = dict[str, bool]()
     for name, p in parameters.items():
         if p in (x, structure) or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
@@ -133,7 +133,7 @@ def _refuse_whole_graphs(model: nn.Module, parameters: Mapping[str, inspect.Para
             )
 
 
-def _structure(
+def _structure_argument(
     parameters: Mapping[str, inspect.Parameter], x: inspect.Parameter
 ) -> inspect.Parameter | None:
     """Return the argument that gets the edges.
@@ -209,24 +209,29 @@ def arguments(
                 f"to Graph.build, or write {name}=None in the forward"
             )
     tensors = [name for name, value in values.items() if isinstance(value, Tensor)]
-    writes = None if private else _writes(model)
-    copies = frozenset(name for name in tensors if writes is None or name in writes)
+    written = None if private else _written_arguments(model)
+    copies = frozenset(name for name in tensors if written is None or name in written)
     values |= {name: values[name].clone() for name in copies}
     if "x" in copies and takes.structure == "adj" and batch.adj.is_constant(batch.x):
         # What is kept of Ā x may be that of a larger graph.
         values["edge_index"] = batch.adj.with_cached_products(
             values["x"], partial(_product_of, batch)
         )
-    names = {"x": takes.x_name, "edge_index": takes.structure_name}
-    by_name = {
-        names.get(name) or name: value for name, value in values.items() if names.get(name, name)
-    }
-    positional = tuple(value for name, value in values.items() if names.get(name, name) is None)
+    # The name by which an argument is given; None: by its position. Edge data always have theirs.
+    argument_names = {"x": takes.x_name, "edge_index": takes.structure_name}
+    positional = list[Any]()
+    by_name = dict[str, Any]()
+    for name, value in values.items():
+        argument_name = argument_names.get(name, name)
+        if argument_name is None:
+            positional.append(value)
+        else:
+            by_name[argument_name] = value
     versions = {name: AtVersion(values[name]) for name in tensors}
     if nodes is not None and as_gnn(model) is not None:
         by_name["nodes"] = nodes
         nodes = None
-    return Arguments(positional, by_name, values.get("edge_index"), versions, copies, nodes)
+    return Arguments(tuple(positional), by_name, values.get("edge_index"), versions, copies, nodes)
 
 
 def _product_of(batch: Batch, operator: Operator) -> Tensor:
@@ -235,7 +240,7 @@ def _product_of(batch: Batch, operator: Operator) -> Tensor:
     return product
 
 
-def _writes(model: nn.Module) -> set[str] | None:
+def _written_arguments(model: nn.Module) -> set[str] | None:
     """Return the arguments that models of this class write into.
 
     Returns None if no such model was called in this mode yet.
@@ -310,14 +315,17 @@ def check_fits(
     """Refuse a model that cannot take the graph's features or predict its classes.
 
     Edge data that it does not use get a warning.
+
+    Args:
+        model: one from outside `gistgnn.nn` runs once.
+        batch: the graph or a part of it.
+        classes: how many outputs the model has to have, or None for any number.
+        edge_data: the names of the graph's edge data. Defaults to those of the batch.
+        unused: the names of edge data that the forward takes but does not use.
     """
-    # `batch` is the graph or a part of it; a model from outside `gistgnn.nn` runs once.
-    # `edge_data` are the names of the graph's edge data, by default the batch's. With `classes`
-    # None the model may have any number of outputs. `unused` is what the forward takes but does not
-    # use.
     members = members_of(model)
     for member in members:
-        outputs = _try(member, batch, logits=classes is not None)
+        outputs = _count_outputs(member, batch, logits=classes is not None)
         if classes is not None and outputs != classes:
             differ = f"the model gives {outputs} classes, the graph has {classes}"
             raise InputError(f"{differ}: build it with {classes} outputs")
@@ -343,8 +351,11 @@ def check_fits(
             log.warning(f"the graph has {name}, and {kind} makes no use of it: {advice}")
 
 
-def _try(model: nn.Module, batch: Batch, *, logits: bool) -> int:
-    """Return the number of the model's outputs; warn if they do not look like logits."""
+def _count_outputs(model: nn.Module, batch: Batch, *, logits: bool) -> int:
+    """Return how many outputs a model has for each node, by a trial.
+
+    With ``logits`` outputs that do not look like logits get a warning.
+    """
     if gnn := as_gnn(model):
         gnn.check_input(batch.x)
         gnn.check_structure(batch.adj)
@@ -370,7 +381,11 @@ def multiply_when_called(model: nn.Module, recent: "Recent") -> None:
 
     Layers of copies pass messages.
     """
-    if model not in _CALLED and signature(model).structure == "edge_index" and multiplies(model):
+    if (
+        model not in _CALLED
+        and signature(model).structure == "edge_index"
+        and multiplying_layers(model)
+    ):
         _CALLED.add(model)
         model.register_forward_pre_hook(recent.begin, with_kwargs=True)
         model.register_forward_hook(recent.end, always_call=True)
@@ -394,11 +409,10 @@ class Recent:
 
     def products(self, tensors: list[Tensor]) -> Products:
         """Return the matrices of a batch; ``tensors``: its features, edges and edge data."""
-        same = len(tensors) == len(self._tensors)
-        same = same and all(
-            known.is_same(tensor) for known, tensor in zip(self._tensors, tensors, strict=True)
+        is_latest = len(tensors) == len(self._tensors) and all(
+            latest.is_same(tensor) for latest, tensor in zip(self._tensors, tensors, strict=True)
         )
-        if self._products is None or not same:
+        if self._products is None or not is_latest:
             self._tensors = [AtVersion(tensor) for tensor in tensors]
             self._products = Products(tensors[0])
         return self._products
@@ -408,7 +422,9 @@ class Recent:
 
         Nothing is replaced if `fit` has done so, or if the model is called in another way.
         """
-        if not self._active or any("propagate" in vars(layer) for layer in multiplies(model)):
+        if not self._active or any(
+            "propagate" in vars(layer) for layer in multiplying_layers(model)
+        ):
             return
         names = list(inspect.signature(model.forward).parameters)
         takes = signature(model)
@@ -416,8 +432,8 @@ class Recent:
         x = values.pop(takes.x_name or names[0], None)
         edges = values.pop(takes.structure_name or next(iter(values), ""), None)
         tensors = [value for value in (x, edges, *values.values()) if value is not None]
-        is_known_batch = x is not None and edges is not None and all(map(_is_constant, tensors))
-        if is_known_batch and not torch._C._are_functorch_transforms_active():
+        can_multiply = x is not None and edges is not None and all(map(_is_constant, tensors))
+        if can_multiply and not torch._C._are_functorch_transforms_active():
             context = sparse_layers(model, self.products(tensors), edges, values.get("edge_weight"))
             context.__enter__()
             self._open[model] = context

@@ -1,7 +1,7 @@
 """Batches that are unions of random clusters, after Cluster-GCN (section 2.2)."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -27,21 +27,15 @@ from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.sampling.batch import Batch
+from gistgnn.sampling.edges_on_gpu import EdgesOnGPU, Ranges, join_ranges, ranges_of
 from gistgnn.sampling.sampler import Expected, RandomBatches, Sampling, expected_batch
 from gistgnn.storage.record import BatchFacts
 from gistgnn.storage.tensors import read_ahead
 from gistgnn.utils.checks import AtLeastOne, check_choice, check_count
 from gistgnn.utils.tensors import Array, to_device
 
-# Ranges of rows of an array: the first row of each, and the one after its last.
-Ranges = list[tuple[int, int]]
-
 log = logging.getLogger(__name__)
 
-# Batches of later epochs may have so many times the edges of the largest one of the first epoch.
-_EDGE_MARGIN = 1.1
-# Up to so many clusters the numbers of edges between them are a dense matrix.
-_MOST_IN_DENSE = 2048
 WHOLE_GRAPH = 2000  # nodes of a graph that is trained on as a whole, about those of a batch
 # The share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
 METIS_INSIDE = 0.6
@@ -89,14 +83,14 @@ class ClusterSampling(Sampling):
         """
         clusters, q, entropy = self.clusters_of(full_batch, seed)
         count = len(clusters) if clusters else len(cast(Tensor, full_batch.cluster_ptr)) - 1
-        made = ClusterBatches(full_batch, clusters, q, seed, precompute=self.precompute)
+        sampler = ClusterBatches(full_batch, clusters, q, seed, precompute=self.precompute)
         if self.batches == "independent":
-            made = made.with_independent_batches()
-        made.facts = BatchFacts(clusters=count, clusters_per_batch=q, label_entropy=entropy)
-        made.has_given_size = self.clusters_per_batch is not None
+            sampler = sampler.with_independent_batches()
+        sampler.facts = BatchFacts(clusters=count, clusters_per_batch=q, label_entropy=entropy)
+        sampler.has_given_size = self.clusters_per_batch is not None
         if entropy is not None and entropy < clustering.POOR:
             self._note_poor(entropy, count, q, full_batch)
-        return made
+        return sampler
 
     def clusters_of(
         self, full_batch: Batch, seed: int
@@ -120,12 +114,12 @@ class ClusterSampling(Sampling):
             return clustering.choose_clusters(
                 cut, nodes, lambda made, per_batch: share(made.assignment, per_batch)
             )
-        clusters = None
         if ptr is None:
             clusters = cut(c or first_cut(nodes))
             count = len(clusters)
             assignment = clusters.assignment
         else:
+            clusters = None
             count = len(ptr) - 1
             assignment = torch.arange(count).repeat_interleave(ptr.diff())
             if c not in (None, count):
@@ -133,19 +127,21 @@ class ClusterSampling(Sampling):
                     f"clusters is {c}, but the folder of the graph has {count} clusters: leave "
                     "clusters out, or cut the graph anew"
                 )
-        if q is None:
-            first = first_batch(nodes, count)
-            choices = [min(times * first, count) for times in clustering.LARGER]
-        else:
-            choices = [min(q, c or count)]
-        for per_batch in dict.fromkeys(choices):
-            if (entropy := share(assignment, per_batch)) is None or entropy >= clustering.ENOUGH:
+        if q is not None:
+            per_batch = min(q, c or count)
+            return clusters, per_batch, share(assignment, per_batch)
+        # The clusters are given: batches get more of them until their labels have enough entropy.
+        first = first_batch(nodes, count)
+        for per_batch in dict.fromkeys(min(times * first, count) for times in clustering.LARGER):
+            entropy = share(assignment, per_batch)
+            if entropy is None or entropy >= clustering.ENOUGH:
                 break
         return clusters, per_batch, entropy
 
     def _note_poor(self, entropy: float, clusters: int, per_batch: int, full_batch: Batch) -> None:
         """Log what to choose where batches of the given clusters show few classes."""
-        finest = min(round(clustering.FINER[-1] * first_cut(nodes := full_batch.x.shape[0])), nodes)
+        nodes = full_batch.x.shape[0]
+        finest = min(round(clustering.FINER[-1] * first_cut(nodes)), nodes)
         if full_batch.cluster_ptr is not None:
             advice = f"cut the graph anew, by `gistgnn partition --clusters {finest}`"
         elif self.clusters or self.clusters_per_batch:
@@ -193,10 +189,15 @@ class AutoSampling(Sampling):
         return None if small else ClusterSampling(batches=self.batches)
 
     def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> RandomBatches:
-        """Return the sampler of a user's own loop; a small graph is one cluster."""
-        return (self.choose(len(full_batch.x)) or ClusterSampling(1, 1, "random")).sampler(
-            full_batch, seed, layers
-        )
+        """Return the sampler of a user's own loop; a small graph is one batch."""
+        sampling = self.choose(len(full_batch.x))
+        if sampling is None:
+            ptr = full_batch.cluster_ptr
+            if ptr is None:
+                sampling = ClusterSampling(1, 1, "random")
+            else:  # The graph's folder says what the clusters are: take all of them.
+                sampling = ClusterSampling(clusters_per_batch=len(ptr) - 1)
+        return sampling.sampler(full_batch, seed, layers)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         return expected_batch(self.choose(graph.nodes), graph, layers)
@@ -259,9 +260,9 @@ class ClusterBatches(RandomBatches):
         self._rowptr = edges.rowptr.cpu().numpy()
         self._col = edges.col.cpu().numpy()
         self._cluster_of = np.arange(self._clusters, dtype=np.int32).repeat(np.diff(self._ptr))
-        self._on_gpu: _EdgesOnGPU | None = None
+        self._on_gpu: EdgesOnGPU | None = None
         if full_batch.x.device.type == "cuda":
-            self._on_gpu = _EdgesOnGPU.of(
+            self._on_gpu = EdgesOnGPU.of(
                 self._rowptr, self._col, self._ptr, self._cluster_of, full_batch.x.device
             )
             self._col = self._col[:0]  # it is on the GPU
@@ -295,34 +296,35 @@ class ClusterBatches(RandomBatches):
 
     def make(self, group: Array) -> Batch:
         """Return the subgraph of the clusters ``group``, ascending; nodes keep their order."""
-        ranges = list(zip(self._ptr[group].tolist(), self._ptr[group + 1].tolist(), strict=True))
+        ranges = ranges_of(self._ptr, group)
         if self._full_batch.is_stored:
             for array in (self._full_batch.x, *self._aggregated.values()):
                 read_ahead(array, ranges)
         pattern, data = self._induced(group, ranges)
         return Batch(
-            self._own_features(ranges),
+            self._features(ranges),
             pattern.to(self._device),
-            joined(self._full_batch.y, ranges),
-            to_device(joined(self._train, ranges).nonzero().squeeze(1), self._device),
+            join_ranges(self._full_batch.y, ranges),
+            to_device(join_ranges(self._train, ranges).nonzero().squeeze(1), self._device),
             self._products(ranges) if self._precompute else None,
             self._full_batch.is_sparse,
             edge_data={name: to_device(value, self._device) for name, value in data.items()},
         )
 
-    def _own_features(self, ranges: Ranges) -> Tensor:
+    def _features(self, ranges: Ranges) -> Tensor:
         """Return the features of some ranges of nodes: [n, F].
 
         They are a CSR tensor where they are sparse.
         """
         x = self._full_batch.x
         if x.layout is torch.strided:
-            return self._features(x, ranges)
+            return self._rows(x, ranges)
         nodes = torch.cat([torch.arange(start, stop) for start, stop in ranges])
         return rows_of(x, to_device(nodes, x.device))
 
-    def _features(self, x: Tensor, ranges: Ranges) -> Tensor:
-        return to_device(joined(x, ranges), self._device)
+    def _rows(self, values: Tensor, ranges: Ranges) -> Tensor:
+        """Return the rows of some ranges of nodes, on the models' device."""
+        return to_device(join_ranges(values, ranges), self._device)
 
     def _products(self, ranges: Ranges) -> Callable[[Operator], Tensor]:
         """Return a function that gives the ranges' rows of the whole graph's Ā x.
@@ -330,18 +332,15 @@ class ClusterBatches(RandomBatches):
         Its first call computes all of Ā x.
         """
         ready = {
-            operator: self._features(product, ranges)
-            for operator, product in self._aggregated.items()
+            operator: self._rows(product, ranges) for operator, product in self._aggregated.items()
         }
 
         def product(operator: Operator) -> Tensor:
+            if operator in ready:
+                return ready[operator]
             if operator not in self._aggregated:
                 self._aggregated[operator] = self._product(operator)
-            return (
-                ready[operator]
-                if operator in ready
-                else self._features(self._aggregated[operator], ranges)
-            )
+            return self._rows(self._aggregated[operator], ranges)
 
         return product
 
@@ -362,14 +361,31 @@ class ClusterBatches(RandomBatches):
 
     def _induced(self, group: Array, ranges: Ranges) -> tuple[CSR, dict[str, Tensor]]:
         """Return the edges between the nodes of some clusters, renumbered, and their data."""
-        if self._on_gpu is not None:
-            pattern, places = self._on_gpu.induced(group, alone=self._alone)
-            cuts = self._on_gpu.cuts(group)
-            data = self._edge_data.items()
+        edges_on_gpu = self._on_gpu
+        if edges_on_gpu is not None:
+            pattern, places = edges_on_gpu.induced(group, alone=self._alone)
+            cuts = edges_on_gpu.cuts(group)
             return pattern, {
-                name: joined(value, cuts).index_select(0, places) for name, value in data
+                name: join_ranges(value, cuts).index_select(0, places)
+                for name, value in self._edge_data.items()
             }
         cuts = [(int(self._rowptr[start]), int(self._rowptr[stop])) for start, stop in ranges]
+        pattern, inside = self._induced_on_host(group, ranges, cuts)
+        return pattern, {
+            name: join_ranges(value, cuts)[inside]
+            for name, value in self._full_batch.edge_data.items()
+        }
+
+    def _induced_on_host(self, group: Array, ranges: Ranges, cuts: Ranges) -> tuple[CSR, Array]:
+        """Return the edges between the nodes of some clusters, renumbered.
+
+        Also returns the mask of them among all edges into these nodes.
+
+        Args:
+            group: the clusters, ascending.
+            ranges: of their nodes.
+            cuts: the ranges of the edges into these nodes.
+        """
         if self._full_batch.is_stored:
             read_ahead(self._full_batch.adj.pattern.col, cuts)
         source = np.concatenate([self._col[begin:end] for begin, end in cuts])
@@ -378,157 +394,23 @@ class ClusterBatches(RandomBatches):
         degrees = [np.diff(self._rowptr[start : stop + 1]) for start, stop in ranges]
         # The ends of each node's edges in `source`.
         ends = np.concatenate([np.zeros(1, np.int64), *degrees]).cumsum()
-        # A cluster moves as a whole from its place in the graph to its place in the batch.
-        sizes = self._ptr[group + 1] - self._ptr[group]
-        # Nodes of other clusters get numbers below 0.
-        move = np.full(self._clusters, -len(self._cluster_of), source.dtype)
-        move[group] = sizes.cumsum() - sizes - self._ptr[group]
-        local = source + move[self._cluster_of[source]]
+        # A cluster moves as a whole from its place in the graph to its place in the batch. Nodes of
+        # other clusters get numbers below 0.
+        node_counts = self._ptr[group + 1] - self._ptr[group]
+        node_shift = np.full(self._clusters, -len(self._cluster_of), source.dtype)
+        node_shift[group] = node_counts.cumsum() - node_counts - self._ptr[group]
+        cluster = self._cluster_of[source]
+        local = source + node_shift[cluster]
         inside = local >= 0
         if self._alone:
-            inside &= self._cluster_of[source] == np.repeat(
-                group, [end - begin for begin, end in cuts]
-            )
+            inside &= cluster == np.repeat(group, [end - begin for begin, end in cuts])
         before = np.zeros(len(source) + 1, np.int64)
         np.cumsum(inside, out=before[1:])
         rowptr = before[ends]
         col = local[inside]
-        nodes = int(sizes.sum())
-        dtype = index_dtype(nodes, len(col))
-        pattern = CSR(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype))
-        return pattern, {
-            name: joined(value, cuts)[inside] for name, value in self._full_batch.edge_data.items()
-        }
-
-
-@dataclass(frozen=True)
-class _EdgesOnGPU:
-    """Edges on a GPU, in the order of their clusters.
-
-    Batches of them are made there, without waiting for the GPU. What a mask selects has a size that
-    only the GPU knows. Here the host knows it beforehand: it has the number of edges between any
-    two clusters.
-    """
-
-    rowptr: Tensor  # [N + 1], on the GPU
-    col: Tensor  # [E], on the GPU
-    cluster_of: Tensor  # [N], on the GPU
-    first_nodes: Array  # [c + 1], where every cluster begins
-    first_edges: Array  # [c + 1], where the edges into its nodes begin
-    # [c, c], how many edges go from the cluster of the column into that of the row.
-    edges_between: "sp.csr_matrix | Array"
-    loops: Array  # [c], edges from a node to itself
-
-    @classmethod
-    def of(
-        cls, rowptr: Array, col: Array, ptr: Array, cluster_of: Array, device: torch.device
-    ) -> "_EdgesOnGPU":
-        """Bring edges to a GPU, and count those between clusters."""
-        clusters = len(ptr) - 1
-        first_edges = rowptr[ptr].astype(np.int64)
-        sources = cluster_of[col]
-        between: sp.csr_matrix | Array
-        if clusters <= _MOST_IN_DENSE:
-            pairs = sources + clusters * np.arange(clusters).repeat(np.diff(first_edges))
-            between = np.bincount(pairs, minlength=clusters**2).reshape(clusters, clusters)
-        else:
-            between = sp.csr_matrix(
-                (np.ones(len(col), np.int32), sources, first_edges), (clusters, clusters)
-            )
-            between.sum_duplicates()
-        targets = np.arange(len(rowptr) - 1, dtype=col.dtype).repeat(np.diff(rowptr))
-        loops = np.bincount(sources[targets == col], minlength=clusters)
-        return cls(
-            rowptr=torch.from_numpy(rowptr).to(device),
-            col=torch.from_numpy(col).to(device),
-            cluster_of=torch.from_numpy(cluster_of).to(device),
-            first_nodes=ptr,
-            first_edges=first_edges,
-            edges_between=between,
-            loops=loops,
-        )
-
-    def cuts(self, group: Array) -> Ranges:
-        """Return the ranges of the edges into the nodes of some clusters."""
-        return list(
-            zip(self.first_edges[group].tolist(), self.first_edges[group + 1].tolist(), strict=True)
-        )
-
-    def induced(self, group: Array, *, alone: bool) -> tuple[CSR, Tensor]:
-        """Return the edges between the nodes of some clusters.
-
-        Also returns their places among all edges into these nodes.
-
-        Args:
-            group: the clusters, ascending.
-            alone: edges between different clusters are left out.
-        """
-        device = self.col.device
-        node_counts = self.first_nodes[group + 1] - self.first_nodes[group]
-        edge_counts = self.first_edges[group + 1] - self.first_edges[group]
         nodes = int(node_counts.sum())
-        edges = int(edge_counts.sum())
-        inside_count = self._count(group, alone=alone)
-        # Nodes of other clusters get numbers below 0.
-        node_shift = np.full(len(self.first_nodes) - 1, -len(self.cluster_of), np.int64)
-        node_shift[group] = node_counts.cumsum() - node_counts - self.first_nodes[group]
-        edge_shift = edge_counts.cumsum() - edge_counts - self.first_edges[group]
-        # One copy for all numbers.
-        numbers = np.concatenate([node_shift, edge_shift, node_counts, edge_counts, group])
-        sizes = [len(node_shift), *[len(group)] * 4]
-        shift, of_edges, per_cluster, edges_of, cluster_numbers = to_device(
-            torch.from_numpy(numbers), device
-        ).split(sizes)
-
-        cuts = self.cuts(group)
-        source = joined(self.col, cuts)
-        cluster = self.cluster_of.index_select(0, source)
-        local = shift.index_select(0, cluster).add_(source)
-        inside = local >= 0
-        if alone:
-            inside &= cluster == cluster_numbers.repeat_interleave(edges_of, output_size=edges)
-        # How many edges of the batch come before each edge.
-        before = torch.nn.functional.pad(inside.cumsum(0), (1, 0))
-        # The edges that are not in the batch share one place, at the end.
-        new_places = torch.where(inside, before[:-1], inside_count)
-        places = new_places.new_empty(inside_count + 1)
-        places.scatter_(0, new_places, torch.arange(edges, device=device))
-        places = places[:inside_count]
-
-        ends = joined(
-            self.rowptr, [(start + 1, stop + 1) for start, stop in self._node_ranges(group)]
-        ).long()
-        ends += of_edges.repeat_interleave(per_cluster, output_size=nodes)
-        rowptr = torch.cat([before[:1], before.index_select(0, ends)])
-        dtype = index_dtype(nodes, inside_count)
-        col = local.index_select(0, places).to(dtype)
-        return CSR(rowptr.to(dtype), col, (nodes, nodes), int(self.loops[group].sum())), places
-
-    def _count(self, group: Array, *, alone: bool) -> int:
-        """Return the number of edges between the nodes of some clusters."""
-        if isinstance(self.edges_between, np.ndarray):
-            between = self.edges_between[np.ix_(group, group)]
-        else:
-            between = self.edges_between[group][:, group]
-        return int((between.diagonal() if alone else between).sum())
-
-    def largest(self, groups: Iterable[Array], *, alone: bool) -> tuple[int, int] | None:
-        """Return the most nodes of a batch, and about the most edges, for batches like these.
-
-        Returns None if there are edges from a node to itself. Some layers replace them, and how
-        many a batch has varies.
-        """
-        if self.loops.any():
-            return None
-        batches = list(groups)
-        sizes = np.sort(np.diff(self.first_nodes))[::-1]
-        edges = max(self._count(np.sort(group), alone=alone) for group in batches)
-        return int(sizes[: max(map(len, batches))].sum()), int(_EDGE_MARGIN * edges)
-
-    def _node_ranges(self, group: Array) -> Ranges:
-        return list(
-            zip(self.first_nodes[group].tolist(), self.first_nodes[group + 1].tolist(), strict=True)
-        )
+        dtype = index_dtype(nodes, len(col))
+        return CSR(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype)), inside
 
 
 def _renumbered(full_batch: Batch, clusters: Clusters) -> Batch:
@@ -561,8 +443,3 @@ def _renumbered(full_batch: Batch, clusters: Clusters) -> Batch:
     y = full_batch.y.index_select(0, order)
     nodes = train.index_select(0, order).cpu().nonzero().squeeze(1)
     return Batch(x, edges, y, nodes, sparse=full_batch.is_sparse, edge_data=data)
-
-
-def joined(values: Tensor, ranges: Ranges) -> Tensor:
-    """Return the rows of some ranges, one after another."""
-    return torch.cat([values[start:stop] for start, stop in ranges])

@@ -13,7 +13,7 @@ import torch
 
 from gistgnn.graphs.named import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.layered import LayeredSampling, Layers
+from gistgnn.sampling.layered import DrawnLayers, LayeredSampling
 from gistgnn.sampling.sampler import Expected
 from gistgnn.sampling.structure import Structure, pattern_of
 from gistgnn.utils.checks import AtLeastOne
@@ -42,7 +42,7 @@ class ImportanceSampling(LayeredSampling):
         count: int,
         rng: np.random.Generator,
     ) -> tuple[Array, Array]:
-        """Return distinct nodes and the weights of their columns.
+        """Draw ``count`` nodes; return the distinct ones, and the weights of their columns.
 
         ``rows`` are `Structure.values` of ``outputs``.
         """
@@ -53,7 +53,7 @@ class ImportanceSampling(LayeredSampling):
         outputs: Array,
         numbers: tuple[int, ...],
         rng: np.random.Generator,
-    ) -> Layers:
+    ) -> DrawnLayers:
         """Draw the nodes of every layer, and keep all edges from them.
 
         See `LayeredSampling.draw_layers`.

@@ -24,8 +24,13 @@ from gistgnn.sampling.structure import Structure
 from gistgnn.utils.checks import AtLeastOne, as_integer, check_count, check_kind, set_field
 from gistgnn.utils.tensors import Array, to_device
 
-Layers = tuple[Array, list[SampledAdjacency], dict[str, Tensor]]
 ALL = -1  # the number that stands for all neighbours of a node
+
+DrawnLayers = tuple[Array, list[SampledAdjacency], dict[str, Tensor]]
+"""The numbers of the first layer's input nodes, every layer's edges, and their edge data by name.
+
+The edge data are empty where layers have edges of their own.
+"""
 
 
 class LayeredSampling(Sampling):
@@ -56,7 +61,7 @@ class LayeredSampling(Sampling):
     def _checked(self, number: Any) -> int:
         """Return a number of a layer as Python's; raise InputError if it is none."""
         if self.unlimited is not None and as_integer(number) == self.unlimited:
-            return number
+            return self.unlimited
         return check_count(self.per_layer, number)
 
     def numbers(self, layers: int | None) -> tuple[int, ...]:
@@ -65,7 +70,7 @@ class LayeredSampling(Sampling):
         ``layers`` is None where the model does not say how many it has.
         """
         name = self.per_layer
-        value = getattr(self, self.per_layer)
+        value = getattr(self, name)
         if isinstance(value, int):
             if layers is None:
                 raise InputError(
@@ -89,10 +94,14 @@ class LayeredSampling(Sampling):
         outputs: Array,
         numbers: tuple[int, ...],
         rng: np.random.Generator,
-    ) -> Layers:
-        """Return the first layer's input nodes, and every layer's edges.
+    ) -> DrawnLayers:
+        """Draw the edges of every layer.
 
-        Also returns edge data, where layers share their edges.
+        Args:
+            structure: the graph.
+            outputs: the output nodes, [n].
+            numbers: the setting `per_layer`, for each layer.
+            rng: what is drawn follows from it alone.
         """
 
 
@@ -119,7 +128,7 @@ class LayeredBatches(RandomBatches):
 
     def make(self, drawn: tuple[int, Array]) -> Batch:
         structure = self._structure
-        (step, places) = drawn
+        step, places = drawn
         outputs = structure.train[places]
         rng = self._generator("layers", step)
         nodes, layers, edge_data = self._settings.draw_layers(
@@ -177,7 +186,7 @@ class NeighborSampling(LayeredSampling):
         outputs: Array,
         numbers: tuple[int, ...],
         rng: np.random.Generator,
-    ) -> Layers:
+    ) -> DrawnLayers:
         """Draw the neighbours that every hop reaches; see `LayeredSampling.draw_layers`."""
         place_of_node = np.full(structure.nodes, -1, np.int32)  # of a node among those of the batch
         place_of_node[outputs] = np.arange(len(outputs))
@@ -200,11 +209,13 @@ class NeighborSampling(LayeredSampling):
             sources.append(place_of_node[drawn])
         data = structure.data_of(np.concatenate(chosen))
         drawn_edges = np.concatenate(counts_of_hops)
-        layers = _cut(structure, nodes, reached, drawn_edges, np.concatenate(sources), data)
+        layers = _edges_of_layers(
+            structure, nodes, reached, drawn_edges, np.concatenate(sources), data
+        )
         return nodes, layers, data
 
 
-def _cut(
+def _edges_of_layers(
     structure: Structure,
     nodes: Array,
     reached: list[int],
@@ -212,9 +223,16 @@ def _cut(
     sources: Array,
     data: dict[str, Tensor],
 ) -> list[SampledAdjacency]:
-    """Return every layer's edges: all edges into its output nodes.
+    """Return every layer's edges: all drawn edges into its output nodes.
 
-    Output nodes are the first nodes of the batch.
+    Args:
+        structure: the graph.
+        nodes: those of the batch, by number.
+        reached: how many nodes the batch has before any hop, after the first hop, and so on. A
+            layer's output nodes are the first nodes of the batch, and so are its input nodes.
+        drawn_edges: how many edges into each node were drawn, by node of the batch.
+        sources: of these edges, by place in the batch.
+        data: edge data of these edges, by name.
     """
     batch_nodes = torch.from_numpy(nodes)
     counts_of_nodes = torch.from_numpy(drawn_edges)
@@ -254,9 +272,10 @@ def draw_edges(
     before = counts.cumsum() - counts
     # At first these are the first edges of every node.
     entries = (starts - before).repeat(counts) + np.arange(counts.sum())
-    if (many := np.flatnonzero(degree > counts)).size:
-        chosen = _distinct(degree[many], fanout, rng)
-        entries[(degree > counts).repeat(counts)] = (starts[many, None] + chosen).ravel()
+    has_more = degree > counts
+    if has_more.any():
+        chosen = _distinct(degree[has_more], fanout, rng)
+        entries[has_more.repeat(counts)] = (starts[has_more, None] + chosen).ravel()
     return entries, counts
 
 

@@ -25,59 +25,6 @@ from gistgnn.utils.tensors import Array, to_device
 _CHUNK = 2**20  # walks that are counted at once
 
 
-def _walks(
-    edges: sp.csr_matrix, roots: int | Array, length: int, rng: np.random.Generator
-) -> list[Array]:
-    """Return where walks are after 0, ..., length steps to random in-neighbours.
-
-    ``roots`` are the nodes where they begin, [n], or how many walks begin at random nodes.
-    """
-    walks = [rng.integers(edges.shape[0], size=roots) if isinstance(roots, int) else roots]
-    for _ in range(length if edges.nnz else 0):
-        starts = edges.indptr[walks[-1]]
-        degree = edges.indptr[walks[-1] + 1] - starts
-        entries = starts + (rng.random(len(starts)) * degree).astype(starts.dtype)
-        sources = edges.indices[np.minimum(entries, len(edges.indices) - 1)]
-        walks.append(np.where(degree > 0, sources, walks[-1]))
-    return walks
-
-
-def _counted(
-    edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """Return the shares of walks that touch each node and both ends of each edge.
-
-    They are [N] float64 and [E] float32.
-    """
-    nodes = edges.shape[0]
-    visits = np.zeros(nodes, np.int64)
-    together = np.zeros(edges.nnz, np.float32)
-    numbers = sp.csr_matrix(
-        (np.arange(1, edges.nnz + 1), edges.indices, edges.indptr), shape=edges.shape
-    )
-    roots = np.tile(np.arange(nodes), coverage)
-    for start in range(0, len(roots), _CHUNK):
-        walks = _walks(edges, roots[start : start + _CHUNK], length, rng)
-        fresh = [
-            np.all([walk != earlier for earlier in walks[:t]], axis=0)
-            for t, walk in enumerate(walks)
-        ]
-        fresh[0] = np.ones(len(walks[0]), bool)
-        for t, walk in enumerate(walks):
-            visits += np.bincount(walk[fresh[t]], minlength=nodes)
-            for s in range(t):
-                on_both = fresh[s] & fresh[t]
-                if not on_both.any():
-                    continue
-                for one, other in (
-                    (walks[s][on_both], walk[on_both]),
-                    (walk[on_both], walks[s][on_both]),
-                ):
-                    entries = np.asarray(numbers[one, other]).ravel()
-                    np.add.at(together, entries[entries > 0] - 1, 1)
-    return visits / len(roots), together / len(roots)
-
-
 class SaintBatches(RandomBatches):
     """Subgraphs that are induced by the nodes of r = `batch_size` independent draws.
 
@@ -113,7 +60,7 @@ class SaintBatches(RandomBatches):
 
     def make(self, step: int) -> Batch:
         structure = self._structure
-        y = self._structure.y
+        y = structure.y
         rng = self._generator("layers", step)
         chosen = np.zeros(structure.nodes, bool)
         if self._settings.length:
@@ -126,22 +73,24 @@ class SaintBatches(RandomBatches):
         part = _within(self.edges, nodes)
         node_numbers = torch.from_numpy(nodes)
         weights = torch.from_numpy(self.weights(part, nodes))
-        data = (
-            structure.data_of(_within(structure.entries, nodes).data) if structure.edge_data else {}
-        )
+        data = {}
+        if structure.edge_data:
+            data = structure.data_of(_within(structure.entries, nodes).data)
         if "edge_weight" in data:
             weights = weights * data["edge_weight"].to(weights)
         adj = SampledAdjacency(pattern_of(part), structure.degrees.of(node_numbers), weights)
         trains = self._trains[nodes]
-        weight = torch.from_numpy(1 / (self.sampled[nodes[trains]] * len(structure.train))).to(
-            adj.dtype
-        )
+        loss_nodes = torch.from_numpy(np.flatnonzero(trains))
+        loss_weights = torch.from_numpy(1 / (self.sampled[nodes[trains]] * len(structure.train)))
         return Batch(
-            structure.features(node_numbers), adj.to(y.device),
+            structure.features(node_numbers),
+            adj.to(y.device),
             y.index_select(0, to_device(node_numbers, y.device)),
-            to_device(torch.from_numpy(np.flatnonzero(trains)), y.device),
-            sparse=structure.sparse, loss_weights=to_device(weight, y.device), edge_data=data,
-        )  # fmt: skip
+            to_device(loss_nodes, y.device),
+            sparse=structure.sparse,
+            loss_weights=to_device(loss_weights.to(adj.dtype), y.device),
+            edge_data=data,
+        )
 
     def weights(self, part: sp.csr_matrix, nodes: Array) -> Array:
         """Return p_v / p_uv of every edge among some nodes: [nnz] float32.
@@ -160,6 +109,26 @@ class SaintBatches(RandomBatches):
             into + out - self._in_any_draw(touches[rows] + touches[part.indices] - together)
         )
         return np.where(rows == part.indices, 1, into / both_sampled).astype(np.float32)
+
+
+def _walks(
+    edges: sp.csr_matrix, roots: int | Array, length: int, rng: np.random.Generator
+) -> list[Array]:
+    """Return where walks are after 0, ..., length steps to random in-neighbours.
+
+    ``roots`` are the nodes where they begin, [n], or how many walks begin at random nodes.
+    """
+    if isinstance(roots, int):
+        roots = rng.integers(edges.shape[0], size=roots)
+    walks = [roots]
+    for _ in range(length if edges.nnz else 0):
+        starts = edges.indptr[walks[-1]]
+        degree = edges.indptr[walks[-1] + 1] - starts
+        entries = starts + (rng.random(len(starts)) * degree).astype(starts.dtype)
+        # A node without edges may be the last one, behind whose start there is no entry.
+        sources = edges.indices[np.minimum(entries, len(edges.indices) - 1)]
+        walks.append(np.where(degree > 0, sources, walks[-1]))
+    return walks
 
 
 def _within(matrix: sp.csr_matrix, nodes: Array) -> sp.csr_matrix:
@@ -201,7 +170,7 @@ class SaintSampling(Sampling):
 
     def sampler(self, full_batch: Batch, seed: int, layers: int | None = None) -> SaintBatches:
         structure = Structure(full_batch)
-        if structure.edge_data:
+        if not structure.edges.has_canonical_format:  # Edges are repeated, or not in order.
             distinct = structure.edges.copy()
             distinct.sum_duplicates()
             if repeats := structure.edges.nnz - distinct.nnz:
@@ -312,8 +281,44 @@ class SaintWalkSampling(SaintSampling):
         """Return the counted shares; those of edges are the entries."""
         edges = structure.edges
         rng = generator(seed, "counted walks")
-        touches, together = _counted(edges, self.walk_length, self.sample_coverage, rng)
+        touches, together = _count_walks(edges, self.walk_length, self.sample_coverage, rng)
         return touches, sp.csr_matrix((together, edges.indices, edges.indptr), shape=edges.shape)
 
     def together(self, part: sp.csr_matrix, rows: Array, degrees: Array, nodes: int) -> Array:
         return part.data.astype(np.float64)
+
+
+def _count_walks(
+    edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Return the shares of walks that touch each node and both ends of each edge.
+
+    They are [N] float64 and [E] float32.
+    """
+    nodes = edges.shape[0]
+    visits = np.zeros(nodes, np.int64)
+    together = np.zeros(edges.nnz, np.float32)
+    # At every edge the number of its entry, from 1: where there is no edge, it is 0.
+    numbers = sp.csr_matrix(
+        (np.arange(1, edges.nnz + 1), edges.indices, edges.indptr), shape=edges.shape
+    )
+    roots = np.tile(np.arange(nodes), coverage)
+    for start in range(0, len(roots), _CHUNK):
+        walks = _walks(edges, roots[start : start + _CHUNK], length, rng)
+        # Whether a walk is where it has not been before: a node counts once for every walk.
+        is_first_visit: list[Array] = []
+        for t, walk in enumerate(walks):
+            is_first_visit.append(np.ones(len(walk), bool))
+            for earlier in walks[:t]:
+                is_first_visit[t] &= walk != earlier
+            visits += np.bincount(walk[is_first_visit[t]], minlength=nodes)
+            for s in range(t):
+                counts = is_first_visit[s] & is_first_visit[t]
+                if not counts.any():
+                    continue
+                one = walks[s][counts]
+                other = walk[counts]
+                for target, source in ((one, other), (other, one)):
+                    entries = np.asarray(numbers[target, source]).ravel()
+                    np.add.at(together, entries[entries > 0] - 1, 1)
+    return visits / len(roots), together / len(roots)

@@ -39,13 +39,27 @@ class Expected:
 
     @classmethod
     def subgraph(
-        cls, graph: GraphSizes, nodes: float, edges: float, steps: int = 0, **kind: bool
+        cls,
+        graph: GraphSizes,
+        nodes: float,
+        edges: float,
+        steps: int = 0,
+        *,
+        sampled: bool = False,
+        precomputed: bool = False,
     ) -> "Expected":
         """Return the size of a subgraph that has its share of the training nodes."""
         share = min(nodes / graph.nodes, 1)
         count = max(1, round(graph.nodes * share))
         steps = steps or max(1, round(graph.nodes / count))
-        return cls((count,), (max(1, round(edges)),), round(graph.train * share), steps, **kind)
+        return cls(
+            (count,),
+            (max(1, round(edges)),),
+            round(graph.train * share),
+            steps,
+            sampled=sampled,
+            precomputed=precomputed,
+        )
 
     @classmethod
     def layered(cls, graph: GraphSizes, nodes: list[float], edges: list[float]) -> "Expected":

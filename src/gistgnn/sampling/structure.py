@@ -128,9 +128,11 @@ class Structure:
     def normalised(self) -> Degrees:
         """The degrees with the row sums of Ā, to which rows are then scaled."""
         scale = self.degrees.looped.rsqrt()
-        from_others = torch.from_numpy(
-            self.values @ scale.numpy() - self.values.diagonal() * scale.numpy()
-        )
+        if self.values is self.edges:  # The type of its entries is too small for their sums.
+            loops_in_a = self.loops.numpy().astype(np.float32)
+        else:
+            loops_in_a = self.values.diagonal()
+        from_others = torch.from_numpy(self.values @ scale.numpy() - loops_in_a * scale.numpy())
         from_itself = scale if self.degrees.loops is None else scale * self.degrees.loops
         return replace(self.degrees, row_sums=scale * (from_others + from_itself))
 
