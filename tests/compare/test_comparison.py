@@ -54,6 +54,17 @@ def test_rows_sum_up_their_seeds() -> None:
     assert cells[2][4] == "10.00 (1 of 2)"
 
 
+def test_a_goal_is_of_the_same_seed_or_of_all() -> None:
+    """The baselines end at 90 and 80 per cent: the goals are 89.5 and 79.5, or their mean, 84.5."""
+    base = [scored(1, [0.9], [1]), scored(1, [0.8], [1])]
+    gist = [scored(2, [0.8, 0.86], [1, 2]), scored(2, [0.8, 0.9], [3, 4])]
+    for record, seed in zip([*base, *gist], (0, 1, 0, 1), strict=True):
+        record.config["seed"] = seed
+    assert rows_of([base, gist])[1].seconds_to == (None, 3)
+    gist[0].config["seed"] = 7
+    assert rows_of([base, gist])[1].seconds_to == (2, 4)
+
+
 def test_a_budget_is_not_one_device() -> None:
     run = scored(1, [0.5, 0.8], [1, 2])
     run.config["training"]["budget"] = 9.0
