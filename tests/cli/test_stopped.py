@@ -236,6 +236,26 @@ def test_a_round_that_is_too_long_is_lost_and_the_checkpoint_stays(
     assert cli(*SHORT, "--out", "run", "--overwrite").returncode == 0
 
 
+def stopped_twice() -> int:
+    """Be asked to stop by Ctrl-C and then by SIGTERM, and never reach the end of a round."""
+    from gistgnn.cli.process import stopping
+
+    with stopping(0.2):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    return 0
+
+
+def test_a_signal_after_ctrl_c_ends_the_run_in_time(tmp_path: Path) -> None:
+    """Schedulers and `kill` get what they ask for, also where Ctrl-C came first."""
+    done = Forked(tmp_path, stopped_twice).completed()
+    assert done.returncode == 128 + signal.SIGINT
+    assert "stopping after this round; Ctrl-C again to stop at once" in done.stderr
+    assert "SIGTERM: stopping after this round, or in 0.2 s (--grace)" in done.stderr
+    assert "the round did not end within 0.2 s" in done.stderr
+
+
 def ignoring(words: list[str]) -> int:
     """Run the command as nohup would."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -120,19 +120,19 @@ def stopping(grace: float = GRACE) -> Iterator[Stop]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         nonlocal since
-        if stop.number is not None:
-            if number == signal.SIGINT and time.monotonic() - since > _AGAIN:
-                raise Interrupted(number)
-            return
-        stop.number = number
-        since = time.monotonic()
+        is_first = stop.number is None
+        if is_first:
+            stop.number = number
+            since = time.monotonic()
         if number == signal.SIGINT:
-            say("stopping after this round; Ctrl-C again to stop at once")
-            return
-        timer.start()
-        say(
-            f"{signal.Signals(number).name}: stopping after this round, or in {grace:g} s (--grace)"
-        )
+            if is_first:
+                say("stopping after this round; Ctrl-C again to stop at once")
+            elif time.monotonic() - since > _AGAIN:
+                raise Interrupted(number)
+        elif not timer.is_alive():
+            timer.start()
+            name = signal.Signals(number).name
+            say(f"{name}: stopping after this round, or in {grace:g} s (--grace)")
 
     with _handling(ask):
         try:
