@@ -317,6 +317,23 @@ def test_runs_without_out_take_folders_of_their_own(tmp_path: Path) -> None:
     assert results == [f"digits-gcn-m2-seed0{more}" for more in ("", "-2", "-3")]
 
 
+@pytest.mark.parametrize(("unbuffered", "written"), [("", "a note\n"), ("1", "a note\na result\n")])
+def test_a_line_of_the_log_is_written_at_once(unbuffered: str, written: str) -> None:
+    """A process that is killed loses no line of its log; without buffers it loses no result."""
+    code = (
+        "import os, sys; from gistgnn.cli.streams import open_streams; open_streams(); "
+        "print('a note', file=sys.stderr); print('a result'); os._exit(0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment(), "PYTHONUNBUFFERED": unbuffered},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.stdout == written
+
+
 TRAIN = "train --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out run"
 
 
