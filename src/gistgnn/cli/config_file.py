@@ -19,8 +19,9 @@ from gistgnn.utils.checks import did_you_mean, shown
 
 OPTION = "--config"
 COMMANDS = ("train", "compare", "plan")
-# Where a run trained. The next one may be on another machine, and chooses for itself.
-_PLACES = ("device", "store", "share")
+# Settings that say where a run trained. The next one may be on another machine, and chooses for
+# itself.
+_OF_MACHINE = ("device", "store", "share")
 # The name of a setting where it is not that of the field, by the part of the run and the field.
 _NAMES: dict[tuple[str, str], str] = {field: name for name, field in SETTINGS.items()}
 _NAMES[("sampler", "fanouts")] = "fanout"
@@ -117,7 +118,7 @@ def settings_of_run(record: Any, path: Path) -> dict[str, Any]:
     }
     for part, fields in parts.items():
         for field, value in fields.items():
-            if field not in _PLACES:
+            if field not in _OF_MACHINE:
                 settings[_NAMES.get((part, field), field)] = value
     return {name: value for name, value in settings.items() if value is not None}
 
