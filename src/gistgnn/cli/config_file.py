@@ -41,7 +41,7 @@ def with_config_file(words: Sequence[str], parser: Parser) -> list[str]:
         parser: of `gistgnn`.
 
     Raises:
-        InputError: the file cannot be read, or has an entry that is no option of `gistgnn train`.
+        InputError: the file cannot be read, or has an entry that is no option of the command.
     """
     words = list(words)
     if not words or words[0] not in COMMANDS:
@@ -55,6 +55,8 @@ def with_config_file(words: Sequence[str], parser: Parser) -> list[str]:
     if path is None:
         return words
     settings = read_config_file(Path(path).expanduser())
+    if path.lower().endswith(".json"):
+        settings = _for_command(settings, words[0])
     command: Parser = parser.commands.choices[words[0]]
     return [words[0], *words_of(settings, command, str(path)), *words[1:]]
 
@@ -123,6 +125,16 @@ def settings_of_run(record: Any, path: Path) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
+def _for_command(settings: dict[str, Any], command: str) -> dict[str, Any]:
+    """Return the settings of a run without those that a command chooses in another way."""
+    left_out: tuple[str, ...] = ()
+    if command == "compare":  # which has --methods and --seeds
+        left_out = ("method", "seed")
+    if command == "plan" and settings.get("method") == "gist":  # It plans no other method.
+        left_out = ("method",)
+    return {name: value for name, value in settings.items() if name not in left_out}
+
+
 def words_of(settings: Mapping[str, Any], command: Parser, source: str) -> list[str]:
     """Return settings as words of the command line.
 
@@ -146,7 +158,7 @@ def words_of(settings: Mapping[str, Any], command: Parser, source: str) -> list[
         elif word not in options:
             names = [other.removeprefix("--").replace("-", "_") for other in options]
             hint = (
-                did_you_mean(name, [*names, *SETTINGS]) or ": gistgnn train --help-all lists them"
+                did_you_mean(name, [*names, *SETTINGS]) or f": {command.prog} --help-all lists them"
             )
             raise InputError(f"{source}: {shown(name)} is no option{hint}")
         elif options[word].nargs == 0:  # it is given or left out
