@@ -225,6 +225,10 @@ def test_seeds_share_a_row_and_settings_that_differ_are_named(runs: Path) -> Non
     assert rows[2].label == "GIST, lr 0.1, m = 2"
     assert record["title"] == "4 runs on digits"
     assert [curve["label"] for curve in record["curves"]] == [row.label for row in rows]
+    same = runs / ".." / runs.name / "first"
+    rows, record = compare_runs([runs / "first", runs / "faster", same])
+    assert [len(row.score) for row in rows] == [1, 1], "a run that is named twice counts once"
+    assert record["title"] == "2 runs on digits"
 
 
 def test_comparing_finished_runs_trains_nothing(

@@ -356,7 +356,10 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
         InputError: a folder has no run that can be compared, all have the same settings, or their
             graphs differ.
     """
-    records = {folder: read_record(folder) for folder in folders}
+    by_path: dict[Path, Path] = {}
+    for folder in folders:
+        by_path.setdefault(folder.resolve(), folder)  # One that is named twice counts once.
+    records = {folder: read_record(folder) for folder in by_path.values()}
     groups = _by_settings(records)
     first = records[folders[0]].graph
     for folder, record in records.items():
