@@ -148,6 +148,8 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         fingerprint = config.fingerprint(gist, graph, **hooks) if finished else {}
     if finished:
         ranks.lead(lambda: check_finished(out, fingerprint))
+        if first:
+            log.info("the run in %s is finished: nothing was trained", out)
         return _report(out, args, shown=first)
     callbacks = list[Any]()
     settings = plain(config.as_dict())
