@@ -251,12 +251,17 @@ def test_comparing_finished_runs_trains_nothing(
     record: dict[str, Any] = json.loads((runs / "faster/result.json").read_text())
     rewrite(tmp_path / "cora", {**record, "graph": {**record["graph"], "name": "cora"}})
     refused(capsys, "is of the graph digits, ", *compare, runs / "first", tmp_path / "cora")
+    record = json.loads((runs / "faster/result.json").read_text())
+    rewrite(tmp_path / "f1", {**record, "metric": {**record["metric"], "name": "f1_macro"}})
+    refused(capsys, "is accuracy, that of ", *compare, runs / "first", tmp_path / "f1")
+    record["evaluation"]["exact"] = False
     record["provenance"]["machine"] = "another CPU"
     rewrite(tmp_path / "other", {**record, "interrupted": True})
     _, compared = compare_runs([runs / "first", tmp_path / "other"])
     notes = " ".join(compared["notes"])
     assert "times cannot be compared" in notes
     assert "other was interrupted" in notes
+    assert "other was evaluated in parts: its scores are estimates" in notes
     assert "another CPU" in compared["machine"]
 
 

@@ -354,22 +354,14 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
 
     Raises:
         InputError: a folder has no run that can be compared, all have the same settings, or their
-            graphs differ.
+            graphs or their scores differ.
     """
     by_path: dict[Path, Path] = {}
     for folder in folders:
         by_path.setdefault(folder.resolve(), folder)  # One that is named twice counts once.
     records = {folder: read_record(folder) for folder in by_path.values()}
     groups = _by_settings(records)
-    first = records[folders[0]].graph
-    for folder, record in records.items():
-        graph = record.graph
-        if any(
-            getattr(graph, fact) != getattr(first, fact)
-            for fact in ("name", "nodes", "edges", "classes")
-        ):
-            graphs = f"{folders[0]} is of the graph {first.name}, {folder} of {graph.name}"
-            raise InputError(f"{graphs}: compare runs on one graph")
+    _require_one_graph_and_score(records)
 
     def is_baseline(group: Sequence[Record]) -> bool:
         return (names.method_of(group[0]), group[0].config["sub_gcns"]) == ("gist", 1)
@@ -381,12 +373,31 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
     if len(machines) > 1:
         notes.append("The runs were made on different machines: their times cannot be compared.")
     return rows, {
-        **table_record(f"{len(records)} runs on {first.name}", rows, ordered),
+        **table_record(f"{len(records)} runs on {ordered[0][0].graph.name}", rows, ordered),
         "machine": "; ".join(machines),
         "provenance": provenance("cpu"),
         "notes": [*notes, TIMES],
         "config": {str(folder): record.config for folder, record in records.items()},
     }
+
+
+def _require_one_graph_and_score(records: Mapping[Path, Record]) -> None:
+    """Refuse runs on several graphs, or whose models were selected by different scores."""
+    first_folder, first = next(iter(records.items()))
+    for folder, record in records.items():
+        if any(
+            getattr(record.graph, fact) != getattr(first.graph, fact)
+            for fact in ("name", "nodes", "edges", "classes")
+        ):
+            raise InputError(
+                f"{first_folder} is of the graph {first.graph.name}, {folder} of "
+                f"{record.graph.name}: compare runs on one graph"
+            )
+        if record.metric.name != first.metric.name:
+            raise InputError(
+                f"the score of {first_folder} is {first.metric.name}, that of {folder} "
+                f"{record.metric.name}: compare runs with one --metric"
+            )
 
 
 def _by_settings(records: Mapping[Path, Record]) -> list[list[Record]]:
@@ -417,7 +428,8 @@ def _by_settings(records: Mapping[Path, Record]) -> list[list[Record]]:
 def _notes_on(records: Mapping[Path, Record]) -> list[str]:
     """Return what a reader has to know of some runs.
 
-    This names those that did not end as they should, and those on other data.
+    This names those that did not end as they should, those with estimated scores, and those on
+    other data.
     """
     notes = []
     for folder, record in records.items():
@@ -425,6 +437,8 @@ def _notes_on(records: Mapping[Path, Record]) -> list[str]:
             notes.append(f"{folder} was interrupted: its scores and times are those so far.")
         if record.diverged is not None:
             notes.append(f"{folder} diverged: {record.diverged}.")
+        if record.evaluation.get("exact") is False:
+            notes.append(f"{folder} was evaluated in parts: its scores are estimates.")
     first, *later = records
     digests = {folder: record.fingerprint.get("graph", {}) for folder, record in records.items()}
     for folder in later:
