@@ -83,6 +83,8 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--batch-size 4": "--batch-size is given, but the sampler is auto: add --sampler ladies or",
     "--budget 9s --local-steps 3": "--local-steps is given beside a budget",
     "--loss hinge": "--loss is 'hinge', expected one of cross-entropy",
+    "--evaluation whole --evaluation-memory 2": "--evaluation-memory is given, but the evaluation",
+    "--evaluation parts --set parts=3 parts_sample=4": "error: parts_sample is 4, expected at most",
     "--class-weights equal": "expected balanced, or a number for each class",
 }
 OTHERS = {  # other commands
@@ -107,6 +109,7 @@ OTHERS = {  # other commands
     "compare --out out --sub-gcns 1": "nothing to compare",
     "compare --out out --hidden 2 2 --sub-gcns 2 --memory 0.1": "m = 1 needs",
     "compare run --epochs 3": "--epochs is given beside folders of runs",
+    "compare run --dataset digits": "--dataset is given beside folders of runs",
     "partition --dataset own.npz --clusters 4 --memory 2": "--memory is for a folder that is "
     "written: add --out",
     "partition --dataset own.npz --clusters 4 --method auto": "--method auto is for a folder that "

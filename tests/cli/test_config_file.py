@@ -69,6 +69,29 @@ def test_a_run_is_trained_again_from_its_record(cli: Cli, own_graph: Path, tmp_p
     assert done.returncode == 0, done.stderr
 
 
+def test_a_record_gives_its_settings_to_a_comparison_and_to_a_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All but those that these commands choose in another way: the method, and the seeds."""
+    options = "--sub-gcns 4 --hidden 64 --norm batch --epochs 2.5 --seed 3 --set clip_norm=2"
+    first = config_of(["train", "--device", "cpu", *options.split()])
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({"config": first.as_dict()}), encoding="utf-8")
+    parser = make_parser()
+    for command in ("compare", "plan"):
+        words = [command, "--config", str(path), "--device", "cpu"]
+        args = parser.parse_args(with_config_file(words, parser))
+        assert args.sub_gcns == [4]
+        again = config_from_args(args, 4)
+        seed = 3 if command == "plan" else 0
+        assert replace(again, seed=seed) == replace(first, seed=seed)
+    parts = replace(first, method="parts").as_dict()
+    path.write_text(json.dumps({"config": parts}), encoding="utf-8")
+    assert run("plan", "--config", str(path)) == 2
+    assert "'method' is no option" in capsys.readouterr().err
+    with_config_file(["compare", "--config", str(path)], parser)
+
+
 def test_entries_of_a_toml_file_are_options_and_settings(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text(

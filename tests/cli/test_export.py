@@ -218,6 +218,18 @@ def test_files_are_replaced_only_where_a_user_says_so(cli: Cli, graphs: None) ->
     assert not [path for path in Path().rglob(".gistgnn-*") if path.name != ".gistgnn.lock"]
 
 
+def test_the_files_are_beside_the_folder_also_from_within_it(
+    cli: Cli, graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(cli, "run")
+    here = Path.cwd()
+    monkeypatch.chdir("run")
+    before = sorted(Path().iterdir())
+    assert cli("export", ".", "--to", "pyg").returncode == 0
+    assert sorted(Path().iterdir()) == before
+    assert (here / "run_pyg/model.py").is_file()
+
+
 def test_what_cannot_be_exported_is_refused(
     cli: Cli, graphs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -237,6 +237,26 @@ def test_a_round_that_is_too_long_is_lost_and_the_checkpoint_stays(
     assert cli(*SHORT, "--out", "run", "--overwrite").returncode == 0
 
 
+def stopped_twice() -> int:
+    """Be asked to stop by Ctrl-C and then by SIGTERM, and never reach the end of a round."""
+    from gistgnn.cli.process import stopping
+
+    with stopping(0.2):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    return 0
+
+
+def test_a_signal_after_ctrl_c_ends_the_run_in_time(tmp_path: Path) -> None:
+    """Schedulers and `kill` get what they ask for, also where Ctrl-C came first."""
+    done = Forked(tmp_path, stopped_twice).completed()
+    assert done.returncode == 128 + signal.SIGINT
+    assert "stopping after this round; Ctrl-C again to stop at once" in done.stderr
+    assert "SIGTERM: stopping after this round, or in 0.2 s (--grace)" in done.stderr
+    assert "the round did not end within 0.2 s" in done.stderr
+
+
 def ignoring(words: list[str]) -> int:
     """Run the command as nohup would."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -296,6 +316,23 @@ def test_runs_without_out_take_folders_of_their_own(tmp_path: Path) -> None:
     assert [process.completed().returncode for process in processes] == [0, 0, 0]
     results = sorted(path.parent.name for path in (tmp_path / "runs").glob("*/result.json"))
     assert results == [f"digits-gcn-m2-seed0{more}" for more in ("", "-2", "-3")]
+
+
+@pytest.mark.parametrize(("unbuffered", "written"), [("", "a note\n"), ("1", "a note\na result\n")])
+def test_a_line_of_the_log_is_written_at_once(unbuffered: str, written: str) -> None:
+    """A process that is killed loses no line of its log; without buffers it loses no result."""
+    code = (
+        "import os, sys; from gistgnn.cli.streams import open_streams; open_streams(); "
+        "print('a note', file=sys.stderr); print('a result'); os._exit(0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment(), "PYTHONUNBUFFERED": unbuffered},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.stdout == written
 
 
 TRAIN = "train --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out run"

@@ -428,7 +428,9 @@ def test_a_model_of_one_s_own_is_planned_trained_evaluated_and_predicts(
     assert as_json("evaluate", "run", *model)["test"] == record["test"]
     assert cli("predict", "run", *model, "--output", "labels.csv").returncode == 0
     assert "build 8" in (tmp_path / "run/report.html").read_text()
-    assert cli(*QUICK, *model, *args, "--resume").returncode == 0, "it is finished"
+    finished = cli(*QUICK, *model, *args, "--resume")
+    assert finished.returncode == 0
+    assert "is finished: nothing was trained" in finished.stderr
     assert "is of another run: " in cli(*QUICK, *model, "--resume").stderr
     monkeypatch.chdir(tmp_path / "code")
     assert as_json(*QUICK[:-2], "--dataset", own_graph, "--model", "own_net:build")

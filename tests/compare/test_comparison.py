@@ -54,6 +54,17 @@ def test_rows_sum_up_their_seeds() -> None:
     assert cells[2][4] == "10.00 (1 of 2)"
 
 
+def test_a_goal_is_of_the_same_seed_or_of_all() -> None:
+    """The baselines end at 90 and 80 per cent: the goals are 89.5 and 79.5, or their mean, 84.5."""
+    base = [scored(1, [0.9], [1]), scored(1, [0.8], [1])]
+    gist = [scored(2, [0.8, 0.86], [1, 2]), scored(2, [0.8, 0.9], [3, 4])]
+    for record, seed in zip([*base, *gist], (0, 1, 0, 1), strict=True):
+        record.config["seed"] = seed
+    assert rows_of([base, gist])[1].seconds_to == (None, 3)
+    gist[0].config["seed"] = 7
+    assert rows_of([base, gist])[1].seconds_to == (2, 4)
+
+
 def test_a_budget_is_not_one_device() -> None:
     run = scored(1, [0.5, 0.8], [1, 2])
     run.config["training"]["budget"] = 9.0
@@ -216,6 +227,10 @@ def test_seeds_share_a_row_and_settings_that_differ_are_named(runs: Path) -> Non
     assert rows[2].label == "GIST, lr 0.1, m = 2"
     assert record["title"] == "4 runs on digits"
     assert [curve["label"] for curve in record["curves"]] == [row.label for row in rows]
+    same = runs / ".." / runs.name / "first"
+    rows, record = compare_runs([runs / "first", runs / "faster", same])
+    assert [len(row.score) for row in rows] == [1, 1], "a run that is named twice counts once"
+    assert record["title"] == "2 runs on digits"
 
 
 def test_comparing_finished_runs_trains_nothing(
@@ -238,12 +253,17 @@ def test_comparing_finished_runs_trains_nothing(
     record: dict[str, Any] = json.loads((runs / "faster/result.json").read_text())
     rewrite(tmp_path / "cora", {**record, "graph": {**record["graph"], "name": "cora"}})
     refused(capsys, "is of the graph digits, ", *compare, runs / "first", tmp_path / "cora")
+    record = json.loads((runs / "faster/result.json").read_text())
+    rewrite(tmp_path / "f1", {**record, "metric": {**record["metric"], "name": "f1_macro"}})
+    refused(capsys, "is accuracy, that of ", *compare, runs / "first", tmp_path / "f1")
+    record["evaluation"]["exact"] = False
     record["provenance"]["machine"] = "another CPU"
     rewrite(tmp_path / "other", {**record, "interrupted": True})
     _, compared = compare_runs([runs / "first", tmp_path / "other"])
     notes = " ".join(compared["notes"])
     assert "times cannot be compared" in notes
     assert "other was interrupted" in notes
+    assert "other was evaluated in parts: its scores are estimates" in notes
     assert "another CPU" in compared["machine"]
 
 

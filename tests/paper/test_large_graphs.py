@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gistgnn.cli.options import memory_size
+from gistgnn.cli.values import memory_size
 from gistgnn.compare import RunStore
 from gistgnn.paper.experiment import Table
 from gistgnn.paper.large_graphs import cluster_sampling, default_clusters, large_run, large_training

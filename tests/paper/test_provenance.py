@@ -38,7 +38,7 @@ def values_in(cell: str) -> list[str]:
 
 
 def experiment_of(name: str) -> Experiment:
-    kind: type[Experiment] = resolve_name(f"gistgnn.paper.{EXPERIMENTS[name].home}")
+    kind: type[Experiment] = resolve_name(f"gistgnn.paper.{EXPERIMENTS[name].location}")
     return kind.at(name, "full")
 
 

@@ -9,8 +9,8 @@ from pkgutil import resolve_name
 
 import pytest
 
-from gistgnn.cli.options import memory_size
 from gistgnn.cli.reproduce import OPTIONS
+from gistgnn.cli.values import memory_size
 from gistgnn.paper import theory_laws
 from gistgnn.paper.experiment import Experiment
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
@@ -157,7 +157,7 @@ def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_the_registry_names_experiments_their_settings_and_which_use_ranks() -> None:
     assert set(TINY) | {"table1"} == set(EXPERIMENTS)  # the first table has tests of its own
     for name, entry in EXPERIMENTS.items():
-        experiment = resolve_name(f"gistgnn.paper.{entry.home}")
+        experiment = resolve_name(f"gistgnn.paper.{entry.location}")
         assert all(experiment.at(name, scale).name == name for scale in SCALES)
         settings = {field.name for field in dataclasses.fields(experiment)}
         assert {option.rstrip("+") for option in entry.options} <= settings & set(OPTIONS)

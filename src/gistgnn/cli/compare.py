@@ -3,13 +3,21 @@
 import argparse
 import json
 import logging
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from gistgnn.baselines.registry import METHODS, UNSPLIT
-from gistgnn.cli import options
-from gistgnn.cli import training_options as given
-from gistgnn.cli.process import load_torch, own_directory, refuse_torchrun
+from gistgnn.cli import options, values
+from gistgnn.cli.process import load_torch, locked_folder, refuse_torchrun
+from gistgnn.cli.training_options import (
+    add_training_options,
+    config_from_args,
+    graph_of,
+    sizes_of,
+    title_of,
+    without_dataset,
+)
 from gistgnn.defaults import EPOCHS
 from gistgnn.errors import InputError, printable
 from gistgnn.sampling.registry import AUTO
@@ -24,12 +32,10 @@ log = logging.getLogger(__name__)
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = options.add_command(
-        commands, "compare", lambda args: _run(parser, args), "compare methods, or finished runs, "
-                                                              "side by side",
+        commands, "compare", _run, "compare methods, or finished runs, side by side",
         takes="[DIR ...]",
         description="Train one model with several methods and several m, one run after another; or "
-                    "compare runs that "
-        "are finished. Writes a table and a report.",
+        "compare runs that are finished. Writes a table and a report.",
         example="gistgnn compare --dataset cora --methods gist parts --sub-gcns 2 4\n"
         "gistgnn compare --methods gist parts --sub-gcns 4 --budget 30s\n"
         "gistgnn compare runs/a runs/b",
@@ -53,14 +59,14 @@ def add_parser(commands: Any) -> None:
     )
     add(
         "--seeds",
-        type=options.thousand,
+        type=values.thousand,
         default=1,
         metavar="S",
         help="runs of each method (default: 1)",
     )
     options.add_shared(group, "--out", default=Path("comparison"))
     options.add_shared(group, "--json", "--device", "--memory")
-    given.add_training_options(
+    add_training_options(
         parser, several="every m, and number of workers or members (default: 2 4 8)"
     )
     defaults = {"epochs": EPOCHS, "lr": LR}  # the same for every m
@@ -73,16 +79,11 @@ def add_parser(commands: Any) -> None:
             )
 
 
-def _run(parser: options.Parser, args: argparse.Namespace) -> int:
-    if args.runs:  # training options could not change these runs
-        for option in parser.options:
-            if option.dest in ("runs", "out", "json", "quiet", "verbose"):
-                continue
-            if getattr(args, option.dest, option.default) != option.default:
-                name = option.option_strings[-1]
-                raise InputError(f"{name} is given beside folders of runs: leave one of them out")
+def _run(args: argparse.Namespace) -> int:
+    if args.runs:
+        _refuse_training_options(args)
     refuse_torchrun("compare trains")
-    with own_directory(args.out):
+    with locked_folder(args.out):
         if not args.runs:
             return _write(_train(args), args)
         load_torch()
@@ -91,17 +92,28 @@ def _run(parser: options.Parser, args: argparse.Namespace) -> int:
         return _write(compare_runs(args.runs)[1], args)
 
 
+def _refuse_training_options(args: argparse.Namespace) -> None:
+    """Refuse the options that could not change finished runs."""
+    for option in args.parser.options:
+        if option.dest in args.typed and option.dest not in ("out", "json", "quiet", "verbose"):
+            name = option.option_strings[0]
+            raise InputError(f"{name} is given beside folders of runs: leave one of them out")
+
+
 def _train(args: argparse.Namespace) -> dict[str, Any]:
+    """Train the runs that the options describe; return what comparison.json holds of them."""
     args.seed = 0
     seconds: float | None = args.budget
-    args.budget = None
+    args.budget = None  # It chooses the epochs of the runs, and is no setting of theirs.
     if seconds is not None and args.epochs is not None:
         raise InputError("epochs is given beside a budget, which chooses it: leave one out")
-    args.epochs = EPOCHS if args.epochs is None else args.epochs  # as many for every m
+    if args.epochs is None:
+        args.epochs = EPOCHS  # as many for every m
     if args.sampler == AUTO and not set(args.methods).isdisjoint(UNSPLIT):
-        # which `auto` takes for workers with batches of their own: the same for all rows
+        # Workers with batches of their own always get clusters from `auto`. All rows shall have
+        # the same batches.
         args.sampler = "clusters"
-    base = given.config_from_args(args, 1, title=given.title_of(args))
+    base = config_from_args(args, 1, title=title_of(args))
     from gistgnn.compare.comparison import (
         compare,
         details_of_rows,
@@ -114,28 +126,27 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     from gistgnn.estimate import Resources, require_room
     from gistgnn.utils.console import spinner
 
-    runs = runs_of(
-        lambda m: given.config_from_args(args, m), args.methods, args.sub_gcns or SUB_GCNS
-    )
+    runs = runs_of(lambda m: config_from_args(args, m), args.methods, args.sub_gcns or SUB_GCNS)
     store = RunStore(args.out / "runs", args.data_root)
     with spinner(f"reading {base.dataset}", shown=True):
         here = Resources.here(base.device, args.out, args.memory)
-        sizes = given.sizes_of(args)
-        graph = given.graph_of(args)
+        sizes = sizes_of(args)
+        graph = graph_of(args)
         store.graphs[base.dataset] = graph
         for run in runs:  # refuse bad settings, and runs that do not fit
             run.trainer(graph.num_features, graph.num_classes)
             if not store.finished(with_seeds([run], args.seeds)):
                 require_room(run, sizes, here, ["memory"])
-    if missing := given.without_dataset(args):
+    if missing := without_dataset(args):
         log.warning("%s", missing)
     if seconds is not None:
         runs = runs_within(store, runs, seconds)
     details = details_of_rows(runs)
     rows, records = compare(store, runs, args.seeds, "comparing", details)
-    for record in (record for group in records for record in group if record.diverged is not None):
-        config = record.config
-        log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record.diverged)
+    for record in chain.from_iterable(records):
+        if record.diverged is not None:
+            config = record.config
+            log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record.diverged)
     title = f"{base.model.name} on {records[0][0].graph.name}"
     if seconds is not None:
         title += f", {duration(seconds)} of training each"
@@ -143,6 +154,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _write(record: dict[str, Any], args: argparse.Namespace) -> int:
+    """Write what comparison.json holds, the table and the report; print the table."""
     from gistgnn.compare import as_markdown
     from gistgnn.report import REPORT, write_report
     from gistgnn.report.pages import comparison_page, comparison_table

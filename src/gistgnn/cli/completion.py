@@ -3,7 +3,7 @@
 It is written once, so that a press of the tab key does not start Python.
 """
 
-from gistgnn.cli.options import Parser
+from gistgnn.cli.options import Parser, choices_shown
 
 _SCRIPT = """\
 # For bash: source this file. For zsh: autoload -U bashcompinit && bashcompinit, then source it.
@@ -37,12 +37,9 @@ def completion_script(parser: Parser) -> str:
             names += command.commands.choices
         options.append(f'        {name}) words="{" ".join(names)}" ;;')
         for option in command.options:
-            # The names of models stand in the metavar, as a function of one's own may be given.
-            choices = list(option.choices or str(option.metavar).strip("{}").split(","))
-            if not option.choices and not str(option.metavar).startswith("{"):
-                continue
-            patterns = "|".join(f'"{name} {word}"' for word in option.option_strings)
-            values.append(f'    {patterns}) words="{" ".join(map(str, choices))}" ;;')
+            if choices := choices_shown(option):
+                patterns = "|".join(f'"{name} {word}"' for word in option.option_strings)
+                values.append(f'    {patterns}) words="{" ".join(choices)}" ;;')
     root = [word for option in parser.options for word in option.option_strings]
     return _SCRIPT.format(
         values="\n".join(values), options="\n".join(options), commands=" ".join([*commands, *root])

@@ -19,8 +19,9 @@ from gistgnn.utils.checks import did_you_mean, shown
 
 OPTION = "--config"
 COMMANDS = ("train", "compare", "plan")
-# Where a run trained. The next one may be on another machine, and chooses for itself.
-_PLACES = ("device", "store", "share")
+# Settings that say where a run trained. The next one may be on another machine, and chooses for
+# itself.
+_OF_MACHINE = ("device", "store", "share")
 # The name of a setting where it is not that of the field, by the part of the run and the field.
 _NAMES: dict[tuple[str, str], str] = {field: name for name, field in SETTINGS.items()}
 _NAMES[("sampler", "fanouts")] = "fanout"
@@ -40,7 +41,7 @@ def with_config_file(words: Sequence[str], parser: Parser) -> list[str]:
         parser: of `gistgnn`.
 
     Raises:
-        InputError: the file cannot be read, or has an entry that is no option of `gistgnn train`.
+        InputError: the file cannot be read, or has an entry that is no option of the command.
     """
     words = list(words)
     if not words or words[0] not in COMMANDS:
@@ -54,6 +55,8 @@ def with_config_file(words: Sequence[str], parser: Parser) -> list[str]:
     if path is None:
         return words
     settings = read_config_file(Path(path).expanduser())
+    if path.lower().endswith(".json"):
+        settings = _for_command(settings, words[0])
     command: Parser = parser.commands.choices[words[0]]
     return [words[0], *words_of(settings, command, str(path)), *words[1:]]
 
@@ -117,9 +120,19 @@ def settings_of_run(record: Any, path: Path) -> dict[str, Any]:
     }
     for part, fields in parts.items():
         for field, value in fields.items():
-            if field not in _PLACES:
+            if field not in _OF_MACHINE:
                 settings[_NAMES.get((part, field), field)] = value
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def _for_command(settings: dict[str, Any], command: str) -> dict[str, Any]:
+    """Return the settings of a run without those that a command chooses in another way."""
+    left_out: tuple[str, ...] = ()
+    if command == "compare":  # which has --methods and --seeds
+        left_out = ("method", "seed")
+    if command == "plan" and settings.get("method") == "gist":  # It plans no other method.
+        left_out = ("method",)
+    return {name: value for name, value in settings.items() if name not in left_out}
 
 
 def words_of(settings: Mapping[str, Any], command: Parser, source: str) -> list[str]:
@@ -145,7 +158,7 @@ def words_of(settings: Mapping[str, Any], command: Parser, source: str) -> list[
         elif word not in options:
             names = [other.removeprefix("--").replace("-", "_") for other in options]
             hint = (
-                did_you_mean(name, [*names, *SETTINGS]) or ": gistgnn train --help-all lists them"
+                did_you_mean(name, [*names, *SETTINGS]) or f": {command.prog} --help-all lists them"
             )
             raise InputError(f"{source}: {shown(name)} is no option{hint}")
         elif options[word].nargs == 0:  # it is given or left out

@@ -1,6 +1,4 @@
-"""`gistgnn convert` and `gistgnn partition`: write a graph of any size to a folder; cut a graph
-into clusters.
-"""
+"""`gistgnn convert` and `gistgnn partition`: write a graph to a folder, cut one into clusters."""
 
 import argparse
 import logging
@@ -9,7 +7,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any
 
-from gistgnn.cli import options
+from gistgnn.cli import options, values
 from gistgnn.cli.training_options import DIGITS, without_dataset
 from gistgnn.errors import InputError, printable
 
@@ -18,12 +16,17 @@ log = logging.getLogger(__name__)
 
 def add_parser(commands: Any) -> None:
     """Add the options of both commands."""
+    _add_convert(commands)
+    _add_partition(commands)
+
+
+def _add_convert(commands: Any) -> None:
     parser = options.add_command(
         commands, "convert", _convert, "write a graph of any size to a folder",
         takes="SOURCE DEST",
         description="Write a graph to a folder of plain arrays that --dataset takes. The graph may "
-                    "be larger than the "
-        "memory. If the command is killed, nothing is left at DEST; run it again.",
+        "be larger than the memory. If the command is killed, nothing is left at DEST; run it "
+        "again.",
         example="gistgnn convert edges.csv big --nodes nodes.csv --undirected --memory 4\n"
         "gistgnn convert synthetic:papers100m@0.01 big",
     )  # fmt: skip
@@ -49,17 +52,19 @@ def add_parser(commands: Any) -> None:
     add("--undirected", action=argparse.BooleanOptionalAction, default=None, help=text)
     add(
         "--memory",
-        type=options.memory_size,
+        type=values.memory_size,
         metavar="GIB",
         help="beside the pages of mapped files (default: 2)",
     )
     options.add_shared(parser, "--data-root", "--json")
+
+
+def _add_partition(commands: Any) -> None:
     parser = options.add_command(
         commands, "partition", _partition, "cut a graph into clusters",
         description="Cut a graph into clusters, keep them for later runs, and say how good the cut "
-                    "is. With --out, "
-        "write the graph of a folder to another one in the order of its clusters, without the "
-        "graph in memory.",
+        "is. With --out, write the graph of a folder to another one in the order of its clusters, "
+        "without the graph in memory.",
         example="gistgnn partition --dataset cora --clusters 50\n"
         "gistgnn partition --dataset papers --clusters 4000 --out cut --memory 4",
     )  # fmt: skip
@@ -81,12 +86,12 @@ def add_parser(commands: Any) -> None:
     )
     add(
         "--memory",
-        type=options.memory_size,
+        type=values.memory_size,
         metavar="GIB",
         help="with --out: for it and METIS together (default: 2)",
     )
     add("--inductive", action="store_true", help="cut the subgraph of the training nodes")
-    add("--seed", type=options.seed, default=0, help="seed of the later run (default: 0)")
+    add("--seed", type=values.seed, default=0, help="seed of the later run (default: 0)")
     options.add_shared(parser, "--json")
 
 
@@ -112,20 +117,25 @@ def _convert(args: argparse.Namespace) -> int:
     seconds = time.perf_counter() - start
     peak = peak_memory_bytes(torch.device("cpu"))
     note_doubts(load(args.folder))
-    names = ("nodes", "edges", "features", "classes", "task")
-    facts = {
-        "graph": manifest.name,
-        "folder": str(args.folder),
-        **{name: getattr(manifest, name) for name in names},
-    }
-    facts |= {"x": manifest.arrays["x"].dtype, "bytes": manifest.nbytes, "seconds": seconds}
+    dtype = manifest.arrays["x"].dtype
     if args.json:
-        return options.print_json({**facts, "peak_memory_bytes": peak})
+        names = ("nodes", "edges", "features", "classes", "task")
+        return options.print_json(
+            {
+                "graph": manifest.name,
+                "folder": str(args.folder),
+                **{name: getattr(manifest, name) for name in names},
+                "x": dtype,
+                "bytes": manifest.nbytes,
+                "seconds": seconds,
+                "peak_memory_bytes": peak,
+            }
+        )
     print(
         f"{manifest.name}: {manifest.nodes:,} nodes and {manifest.edges:,} edges in "
         f"{printable(args.folder)}"
     )
-    print(f"   features  {manifest.features:,} as {facts['x']}")
+    print(f"   features  {manifest.features:,} as {dtype}")
     print(f"    on disk  {size(manifest.nbytes)}")
     print(f"       took  {duration(seconds)}, {size(peak)} of memory")
     return 0
@@ -145,9 +155,10 @@ def _partition(args: argparse.Namespace) -> int:
     sizes = facts["sizes"]
     print(f"{facts['graph']}: {nodes}, in {facts['seconds']:.1f} s")
     lines = {
-        "nodes in a cluster": f"{sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}"
+        "nodes in a cluster": f"{sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}",
+        "edges inside clusters": f"{facts['edges_inside']:.1%}",
+        **further_lines,
     }
-    lines |= {"edges inside clusters": f"{facts['edges_inside']:.1%}", **further_lines}
     for name, value in lines.items():
         print(f"{name:>25}  {value}")
     return 0
@@ -160,10 +171,8 @@ def _cut_in_memory(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
     from gistgnn.utils.console import spinner
 
     if args.method == "auto" or args.memory:
-        raise InputError(
-            f"--{'memory' if args.memory else 'method auto'} is for a folder that is written: add "
-            "--out"
-        )
+        option = "--memory" if args.memory else "--method auto"
+        raise InputError(f"{option} is for a folder that is written: add --out")
     graph = load(args.dataset, args.data_root)
     method = args.method or "metis"
     batch = training_subgraph(graph) if args.inductive else whole_graph(graph)
@@ -179,9 +188,9 @@ def _cut_in_memory(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
         "inductive": args.inductive,
         "nodes": len(batch.x),
         "edges": edges.num_edges,
-    }
-    facts |= {"method": method, "seed": args.seed, **_sizes(clusters.sizes)}
-    facts |= {
+        "method": method,
+        "seed": args.seed,
+        **_sizes(clusters.sizes),
         "edges_inside": clusters.kept_edges(edges),
         "cache": str(clusters.path) if clusters.path else None,
     }
@@ -206,7 +215,7 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
         raise InputError(
             f"--out is for a graph folder: make one with `gistgnn convert {args.dataset} FOLDER`"
         )
-    made = partition_folder(
+    partition = partition_folder(
         args.dataset,
         args.out,
         args.clusters,
@@ -215,27 +224,30 @@ def _cut_folder(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
         seed=args.seed,
         progress=True,
     )
-    manifest = made.manifest
+    manifest = partition.manifest
     peak = peak_memory_bytes(torch.device("cpu"))
     facts = {
         "graph": manifest.name,
         "folder": str(args.out),
         "nodes": manifest.nodes,
         "edges": manifest.edges,
-    }
-    facts |= {
-        "method": made.method,
+        "method": partition.method,
         "seed": args.seed,
-        **_sizes(made.sizes),
-        "edges_inside": made.edges_inside,
+        **_sizes(partition.sizes),
+        "edges_inside": partition.edges_inside,
+        "bytes": manifest.nbytes,
+        "peak_memory_bytes": peak,
     }
-    facts |= {"bytes": manifest.nbytes, "peak_memory_bytes": peak}
-    lines = {"method": made.method, "took": f"{size(peak)} of memory"}
-    lines["written"] = f"{printable(args.out)}, {size(manifest.nbytes)}"
+    lines = {
+        "method": partition.method,
+        "took": f"{size(peak)} of memory",
+        "written": f"{printable(args.out)}, {size(manifest.nbytes)}",
+    }
     return facts, lines
 
 
 def _sizes(sizes: Any) -> dict[str, Any]:
+    """Return how many clusters there are, and how many nodes they have."""
     nodes = sizes.tolist()
     return {
         "clusters": len(nodes),

@@ -10,14 +10,14 @@ from gistgnn.errors import InputError, printable
 from gistgnn.utils.formats import plural, size
 
 if TYPE_CHECKING:
-    from gistgnn.graphs import DatasetInfo
+    from gistgnn.graphs import DatasetInfo, Graph
     from gistgnn.graphs.cache import KeptFile
 
 # what the JSON of the list has of a data set
 _PUBLISHED = (
-    *("name", "description", "nodes", "edges", "features", "classes", "train", "split"),
-    *("row_normalised", "standardise", "reader", "nonzero", "sparse"),
-)
+    "name", "description", "nodes", "edges", "features", "classes", "train", "split",
+    "row_normalised", "standardise", "reader", "nonzero", "sparse",
+)  # fmt: skip
 
 
 def add_parser(commands: Any) -> None:
@@ -26,8 +26,7 @@ def add_parser(commands: Any) -> None:
         commands, "datasets", _run, "list the data sets, or check one",
         takes="[NAME|FILE|FOLDER]",
         description="List the named data sets; or read one of them, a file or a graph folder, and "
-                    "describe it, with "
-        "what gistgnn keeps for it to save time.",
+        "describe it, with what gistgnn keeps for it to save time.",
         example="gistgnn datasets\ngistgnn datasets mine.npz\ngistgnn datasets big --verify\n"
         "gistgnn datasets big --clear-cache",
     )  # fmt: skip
@@ -37,11 +36,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="compare all of a graph folder with its checksums"
     )
-    text = (
-        "remove what is kept to save time: for this data set, or, without one, all in the "
-        "cache "
-        "folder"
-    )
+    text = "remove what is kept to save time: for this data set, or without one all in the cache"
+    text += " folder"
     parser.add_argument("--clear-cache", action="store_true", help=text)
     add_shared(parser, "--data-root", "--json")
 
@@ -64,36 +60,23 @@ def _run(args: argparse.Namespace) -> int:
         if args.clear_cache:
             return _clear(kept_in_cache(), as_json=args.json)
         return _list(Path(args.data_root).expanduser(), as_json=args.json)
-    facts: dict[str, Any] = {}
-    if stored:
-        manifest = Manifest.read(folder)
-        facts = {"x": manifest.arrays["x"].dtype, "bytes": manifest.nbytes}
     if args.verify:
         with spinner("comparing checksums", shown=True):
             verify(folder)
             verify_derived(folder)
-        facts["checksums"] = "all fit"
     graph = load(args.dataset, args.data_root)
     cached = kept_for(graph)
     if args.clear_cache:
         return _clear(cached, as_json=args.json)
     note_doubts(graph)
-    task = (
-        "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
-    )
-    sizes = {
-        "name": graph.name,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "features": graph.num_features,
-    }
-    sizes |= {"classes": graph.num_classes, "task": task}
-    facts = (
-        sizes
-        | {split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")}
-        | facts
-    )
-    facts |= {"about": info.description, "split": info.split} if info else {}
+    facts = _facts(graph)
+    if stored:
+        manifest = Manifest.read(folder)
+        facts |= {"x": manifest.arrays["x"].dtype, "bytes": manifest.nbytes}
+    if args.verify:
+        facts["checksums"] = "all fit"
+    if info:
+        facts |= {"about": info.description, "split": info.split}
     if args.json:
         return print_json({**facts, "kept": _as_json(cached)} if cached else facts)
     for key, value in facts.items():
@@ -103,6 +86,23 @@ def _run(args: argparse.Namespace) -> int:
     for file in cached:
         print(f"{size(file.bytes):>9}  {printable(file.path)}: {file.content}")
     return 0
+
+
+def _facts(graph: "Graph") -> dict[str, Any]:
+    """Return the sizes of a graph, its task, and how many nodes its splits have."""
+    if graph.regression:
+        task = "regression"
+    else:
+        task = "multi-label" if graph.multi_label else "single-label"
+    return {
+        "name": graph.name,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+        "task": task,
+        **{split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")},
+    }
 
 
 def _bytes_in_memory(info: "DatasetInfo") -> int:

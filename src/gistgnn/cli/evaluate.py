@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
+from gistgnn.cli.messages import fields_as_options
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError, printable
 
@@ -24,55 +25,63 @@ if TYPE_CHECKING:
     from gistgnn.storage.record import Record
 
 
+_COMMON = ("--dataset", "--data-root", "--device")  # the options of both that --help shows
+
+
 def add_parser(commands: Any) -> None:
     """Add the options of both commands."""
-    for name, run, text, description in (
-        (
-            "evaluate",
-            _evaluate,
-            "score a trained model on a graph",
-            "Score the best model of a run on its graph,",
-        ),
-        (
-            "predict",
-            _predict,
-            "classify every node of a graph",
-            "Classify every node of the run's graph,",
-        ),
-    ):
-        scores = name == "evaluate"
-        parser = options.add_command(
-            commands, name, run, text,
-            takes="DIR",
-            description=f"{description} or on another one." if scores else f"{description} or of "
-                                                                           "another one.",
-            example="gistgnn evaluate runs/cora" if scores else "gistgnn predict runs/cora "
-                                                                "--output cora.csv",
-            common=["--json" if scores else "--output", "--dataset", "--data-root", "--device"],
-        )  # fmt: skip
-        add = parser.add_argument
-        add(
-            "directory",
-            type=Path,
-            metavar="DIR",
-            help="of a run; if it was interrupted, its best model so far",
-        )
-        add(
-            "--model",
-            metavar="FILE.py:FUNCTION",
-            help="the function that builds the model, if it is your own",
-        )
-        options.add_data_options(parser, default=None)
-        options.add_shared(parser, "--device")
-        options.add_evaluation_options(parser, default=None, sample=scores)
-        if scores:
-            options.add_shared(parser, "--json")
-            continue
-        text = (
-            "a .csv (node, class, probability; or every label's probability) or a .npz "
-            "(classes, probabilities)"
-        )
-        add("--output", type=Path, required=True, metavar="FILE", help=text)
+    evaluate = options.add_command(
+        commands,
+        "evaluate",
+        _evaluate,
+        "score a trained model on a graph",
+        takes="DIR",
+        description="Score the best model of a run on its graph, or on another one.",
+        example="gistgnn evaluate runs/cora",
+        common=["--json", *_COMMON],
+    )
+    add_model_arguments(evaluate)
+    _add_graph_options(evaluate)
+    options.add_evaluation_options(evaluate, default=None)
+    options.add_shared(evaluate, "--json")
+    predict = options.add_command(
+        commands,
+        "predict",
+        _predict,
+        "classify every node of a graph",
+        takes="DIR",
+        description="Classify every node of the run's graph, or of another one.",
+        example="gistgnn predict runs/cora --output cora.csv",
+        common=["--output", *_COMMON],
+    )
+    add_model_arguments(predict)
+    _add_graph_options(predict)
+    options.add_evaluation_options(predict, default=None, sample=False)
+    text = (
+        "a .csv (node, class, probability; or every label's probability) or a .npz "
+        "(classes, probabilities)"
+    )
+    predict.add_argument("--output", type=Path, required=True, metavar="FILE", help=text)
+
+
+def add_model_arguments(parser: options.Parser) -> None:
+    """Add the arguments that say which model a command opens; see `open_best`."""
+    parser.add_argument(
+        "directory",
+        type=Path,
+        metavar="DIR",
+        help="of a run; if it was interrupted, its best model so far",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="FILE.py:FUNCTION",
+        help="the function that builds the model, if it is your own",
+    )
+
+
+def _add_graph_options(parser: options.Parser) -> None:
+    options.add_data_options(parser, default=None)
+    options.add_shared(parser, "--device")
 
 
 def open_best(directory: Path, function: str | None) -> "tuple[RunConfig, Record, nn.Module]":
@@ -119,17 +128,32 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, Record, nn.Module, Eval
     dataset = record.config["dataset"]
     if record.config["model"].get("own") and args.dataset is None and not find(dataset):
         raise InputError(f"the run was trained on a graph of your own, '{dataset}': add --dataset")
-    # as the option says, as in the run, or as on this machine
-    root_of_run = record.data_root or "data"
-    root_here = root_of_run if Path(root_of_run).exists() else options.data_root()
+    data_root = args.data_root or record.data_root or "data"
+    if args.data_root is None and not Path(data_root).exists():  # the run is of another machine
+        data_root = options.data_root()
     args.device = choose_device(args.device)
-    return (
-        config,
-        record,
-        best.to(args.device),
-        options.evaluation_of(args, config.evaluation),
-        args.data_root or root_here,
-    )
+    return config, record, best.to(args.device), _evaluation_of(args, config.evaluation), data_root
+
+
+def _evaluation_of(args: argparse.Namespace, of_run: "Evaluation") -> "Evaluation":
+    """Return the evaluation that the options describe.
+
+    With the method of the run, its other values are the run's where no option gives them.
+    """
+    from gistgnn.evaluation import Evaluation
+
+    method = args.evaluation
+    memory = args.evaluation_memory
+    parts = args.parts
+    sample = getattr(args, "parts_sample", None)  # `gistgnn predict` has no such option
+    if method in (None, of_run.method):
+        method = of_run.method
+        memory = memory or of_run.memory
+        if parts is None:  # A sample is of so many parts.
+            sample = sample or of_run.sample
+        parts = parts or of_run.parts
+    with fields_as_options(options.NAMES_OF_EVALUATION):
+        return Evaluation(method, memory, parts, sample)
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -141,8 +165,8 @@ def _evaluate(args: argparse.Namespace) -> int:
     from gistgnn.utils.console import print_table
 
     config, record, model, evaluation, root = _load(args)
-    name = args.dataset or config.dataset
-    graph = load_file(name, partial=True) if is_file(name) else load(name, root)
+    dataset = args.dataset or config.dataset
+    graph = load_file(dataset, partial=True) if is_file(dataset) else load(dataset, root)
     graph = graph.to(args.device)
     if graph.multi_label != record.graph.multi_label:
         labels = {False: "one label", True: "several labels"}
@@ -160,9 +184,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     if args.json:
         return options.print_json({**scores, "evaluation": inference.describe()})
     keys = score_keys(scores.values())
-    cells = [
-        [name, *(_score_text(of_split[key]) for key in keys)] for name, of_split in scores.items()
-    ]
+    cells = [[split, *(_score_text(table[key]) for key in keys)] for split, table in scores.items()]
     title = f"{args.directory} on {graph.name}{_by_parts(inference.describe())}"
     print_table(title, ["", *map(score_name, keys)], cells, left=[""])
     return 0
@@ -208,8 +230,7 @@ def _with_classes(classes: int, graph: "Graph") -> "Graph":
         kind = "labels" if graph.multi_label else "classes"
         raise InputError(
             f"{graph.name} has {graph.num_classes} {kind}, the graph of the run has {classes}: "
-            "give a graph with the "
-            f"same {kind}"
+            f"give a graph with the same {kind}"
         )
     return replace(graph, num_classes=classes)
 
@@ -223,7 +244,7 @@ def _numbered_as(names: list[str], graph: "Graph") -> "Graph":
         raise InputError(f"{graph.name} has the class {unknown[0]!r}; expected {expected}")
     if not graph.class_names:
         return graph
-    # -1 is the last
+    # A node without a label has -1, which indexes the last entry: it stays -1.
     numbers = torch.tensor([*map(names.index, graph.class_names), -1], device=graph.y.device)
     return replace(graph, y=numbers[graph.y], num_classes=len(names), class_names=tuple(names))
 
@@ -248,16 +269,16 @@ def _predict(args: argparse.Namespace) -> int:
         suffixes = " or ".join(prediction_files.SUFFIXES)
         raise InputError(f"output is {args.output}, expected a name that ends in {suffixes}")
     config, record, model, evaluation, root = _load(args)
-    name = args.dataset or config.dataset
+    dataset = args.dataset or config.dataset
     device = args.device
-    if is_file(name):  # it needs no labels and no splits
-        x, edge_index, edge_data, nodes = load_nodes(name)
+    if is_file(dataset):  # it needs no labels and no splits
+        x, edge_index, edge_data, nodes = load_nodes(dataset)
         none = torch.empty(0, dtype=torch.long)
         moved = {name: value.to(device) for name, value in edge_data.items()}
         batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none, edge_data=moved)
         numbers = ids = None
     else:
-        graph = load(name, root).to(device)
+        graph = load(dataset, root).to(device)
         batch = whole_graph(graph)
         numbers = original_nodes(graph)
         ids = node_ids(graph)

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from gistgnn.cli.evaluate import add_model_arguments, open_best
 from gistgnn.cli.options import add_command, add_shared, print_json
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import printable
@@ -20,12 +21,7 @@ def add_parser(commands: Any) -> None:
         example="gistgnn export runs/cora --to pyg",
     )  # fmt: skip
     add = parser.add_argument
-    add(
-        "directory",
-        type=Path,
-        metavar="DIR",
-        help="of a run; if it was interrupted, its best model so far",
-    )
+    add_model_arguments(parser)
     add(
         "--to",
         required=True,
@@ -40,17 +36,11 @@ def add_parser(commands: Any) -> None:
         help="the folder (pyg) or the file (.pt2, .onnx) (default: DIR_pyg, DIR.pt2, DIR.onnx)",
     )
     add("--overwrite", action="store_true", help="replace the files")
-    add(
-        "--model",
-        metavar="FILE.py:FUNCTION",
-        help="the function that builds the model, if it is your own",
-    )
     add_shared(parser, "--json")
 
 
 def _run(args: argparse.Namespace) -> int:
     load_torch()
-    from gistgnn.cli.evaluate import open_best
     from gistgnn.runs.export import export
 
     _, record, model = open_best(args.directory, args.model)

@@ -1,6 +1,4 @@
-"""`--set NAME=VALUE`: the settings of a run that few people change, and that have no option of
-their own.
-"""
+"""`--set NAME=VALUE`: settings of a run that few people change, without options of their own."""
 
 import argparse
 import re
@@ -8,7 +6,8 @@ import textwrap
 from collections import defaultdict
 from typing import Any
 
-from gistgnn.cli.options import Parser, keyword
+from gistgnn.cli.options import Parser
+from gistgnn.cli.values import keyword
 from gistgnn.errors import InputError
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
@@ -48,18 +47,17 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "parts_sample": ("evaluation", "sample"),
 }
 _CLASSES: dict[str, type] = {"model": ModelConfig, "run": RunConfig, "training": Training}
-# The modules of samplers and of the evaluation import torch, so the help of their settings stands
-# here.
+# The help of some settings. The modules of samplers and of the evaluation import torch, so the help
+# of theirs stands here.
 _HELP = {
     "partition_dims": "the dimensions d_L that are split into blocks, 0 for the input features, "
-    "such as 0,1 "
-    "(every hidden one)",
+    "such as 0,1 (every hidden one)",
     "batches": "shared: the same for all sub-GCNs; independent: each draws its own (shared)",
     "cluster_method": "metis, split, stream or random (metis)",
-    "precompute": "of clusters: the first layer sums over all of the graph's edges (true); false: "
-    "the batch's",
-    "nodes_per_layer": "of ladies and fastgcn: one number, or one for each layer, such as 512,256 "
-    "(512)",
+    "precompute": "of clusters: the first layer sums over all of the graph's edges (true); "
+    "false: the batch's",
+    "nodes_per_layer": "of ladies and fastgcn: one number, or one for each layer, "
+    "such as 512,256 (512)",
     "row_normalise": "of ladies and fastgcn: the weights of a row sum to 1 (true)",
     "walk_length": "of saint-rw: steps of a walk (2)",
     "sample_coverage": "of saint-rw: walks from every node that are counted before training (20)",
@@ -73,7 +71,7 @@ HELP_WIDTH = 78
 
 def add_option(parser: Parser) -> None:
     """Add ``--set``; --help-all shows all names below the options."""
-    parser.settings = SETTINGS
+    parser.names_of_set = SETTINGS
     parser.details = f"settings of --set:\n{list_of_settings()}"
     parser.add_group("further settings").add_argument(
         "--set",

@@ -11,17 +11,12 @@ from gistgnn.errors import InputError, printable
 from gistgnn.report.names import method_label, model_of, score_name
 from gistgnn.utils.formats import duration
 
-_KNOWN = (
-    "rounds",
-    "graph",
-    "model",
-    "method",
-    "score",
-    "test",
-    "validation",
-    "train_seconds",
+# What --json has of a run beside its folder; None stands for what is not known. The state is
+# "finished", "interrupted", "diverged", "unfinished" or "unreadable".
+_FACTS = (
+    "state", "rounds", "graph", "model", "method", "score", "test", "validation", "train_seconds",
     "date",
-)
+)  # fmt: skip
 
 
 def add_parser(commands: Any) -> None:
@@ -30,16 +25,15 @@ def add_parser(commands: Any) -> None:
         commands, "list", _run, "list the runs in folders, with their scores",
         takes="[DIR ...]",
         description="List the runs in folders: the graph, the model, the test score, the training "
-                    "time, the date.",
+        "time, the date.",
         example="gistgnn list runs/",
     )  # fmt: skip
     add = parser.add_argument
-    default = [Path("runs")]
     add(
         "folders",
         type=Path,
         nargs="*",
-        default=default,
+        default=[Path("runs")],
         metavar="DIR",
         help="where runs are (default: runs)",
     )
@@ -69,40 +63,50 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def list_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
-    """Return the runs in folders, at any depth.
+    """Return the runs in folders, at any depth: of each its folder and `_FACTS`.
 
     The oldest result comes first. Runs without a result come last.
     """
-    # What is not known is None. The state is "finished", "interrupted", "diverged", "unfinished" or
-    # "unreadable".
     from gistgnn.runs.run_folder import CHECKPOINTS
     from gistgnn.storage.checkpoints import Checkpoints
-    from gistgnn.storage.record import RESULT, Saved
+    from gistgnn.storage.record import RESULT
 
-    places = {result.parent for folder in folders for result in folder.rglob(RESULT)}
-    saved = (checkpoints for folder in folders for checkpoints in folder.rglob(CHECKPOINTS))
-    places |= {checkpoints.parent for checkpoints in saved if Checkpoints(checkpoints).newest()}
-    listed = []
-    for place in sorted(places):
-        if (place / RESULT).exists():
-            facts = _finished(place)
-        else:
-            state = Checkpoints(place / CHECKPOINTS).newest_state(Saved) or Saved()
-            facts = {
-                "state": "unfinished",
-                "rounds": state.rounds,
-                "train_seconds": state.train_seconds,
-            }
-            for entry in state.history:
-                if entry["round"] == state.scores.get("best_round"):
-                    facts |= {"test": entry["test"], "validation": entry["validation"]}
-        listed.append({"folder": str(place), **dict.fromkeys(("state", *_KNOWN)), **facts})
+    run_folders = set()
+    for folder in folders:
+        run_folders |= {result.parent for result in folder.rglob(RESULT)}
+        for checkpoints in folder.rglob(CHECKPOINTS):
+            if Checkpoints(checkpoints).newest():
+                run_folders.add(checkpoints.parent)
+    unknown = dict.fromkeys(_FACTS)
+    runs = []
+    for folder in run_folders:
+        facts = _finished(folder) if (folder / RESULT).exists() else _unfinished(folder)
+        runs.append({"folder": str(folder), **unknown, **facts})
     return sorted(
-        listed, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"])
+        runs, key=lambda run: (run["state"] == "unfinished", run["date"] or "", run["folder"])
     )
 
 
+def _unfinished(folder: Path) -> dict[str, Any]:
+    """Return what the last checkpoint says of the run in a folder."""
+    from gistgnn.runs.run_folder import CHECKPOINTS
+    from gistgnn.storage.checkpoints import Checkpoints
+    from gistgnn.storage.record import Saved
+
+    state = Checkpoints(folder / CHECKPOINTS).newest_state(Saved) or Saved()
+    facts: dict[str, Any] = {
+        "state": "unfinished",
+        "rounds": state.rounds,
+        "train_seconds": state.train_seconds,
+    }
+    for entry in state.history:
+        if entry["round"] == state.scores.get("best_round"):
+            facts |= {"test": entry["test"], "validation": entry["validation"]}
+    return facts
+
+
 def _finished(folder: Path) -> dict[str, Any]:
+    """Return what result.json says of the run in a folder."""
     from gistgnn.runs.run_folder import read_record
 
     try:
@@ -126,17 +130,19 @@ def _finished(folder: Path) -> dict[str, Any]:
 
 
 def _cells(run: dict[str, Any]) -> list[str]:
-    score = "" if run["score"] in (None, "accuracy") else f" {score_name(run['score'])}"
-    split = "test" if run["test"] is not None else "validation"
-    none = "" if run["score"] is None else "-"
-    test = (
-        none
-        if run[split] is None
-        else f"{run[split]:.4f}{score}{' (validation)' if split != 'test' else ''}"
-    )
+    """Return the cells of a run in the table."""
+    split = "validation" if run["test"] is None else "test"
+    if run[split] is not None:
+        score = f"{run[split]:.4f}"
+        if run["score"] not in (None, "accuracy"):
+            score += f" {score_name(run['score'])}"
+        if split == "validation":
+            score += " (validation)"
+    else:
+        score = "" if run["score"] is None else "-"
     seconds = "" if run["train_seconds"] is None else duration(run["train_seconds"])
     state = "" if run["state"] == "finished" else run["state"]
     if run["rounds"] is not None and state in ("interrupted", "unfinished"):
         state += f", round {run['rounds']:,}"
     described = [run[name] or "" for name in ("folder", "graph", "model", "method")]
-    return [*described, test, seconds, (run["date"] or "")[:16].replace("T", " "), state]
+    return [*described, score, seconds, (run["date"] or "")[:16].replace("T", " "), state]

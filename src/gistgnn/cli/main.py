@@ -34,8 +34,7 @@ BROKEN_PIPE = 141  # exit status
 
 _DESCRIPTION = (
     "Train wide graph neural networks by GIST: split every hidden layer into m random blocks, "
-    "train the m narrow "
-    "sub-networks, write them back, draw new blocks, repeat."
+    "train the m narrow sub-networks, write them back, draw new blocks, repeat."
 )
 _EXAMPLE = """
 gistgnn train --dataset cora --sub-gcns 4 --out runs/cora
@@ -73,11 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     open_streams()
     words = sys.argv[1:] if argv is None else [*argv]
-    others_wait = False
+    others_wait = False  # whether the other ranks wait for this one, which refuses its options
     # Threads that wait by spinning slow torch tenfold on a busy machine; torch reads this when it
     # is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # torch prints traces of its own for connections that fail; our error says what to do
+    # torch prints traces of its own for connections that fail; our error says what to do.
     if "RANK" in os.environ:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
@@ -100,9 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not lacks_memory(error):
             raise
         message = f"out of memory ({one_line(reason(error))}): make the run smaller"
-    except (
-        OSError
-    ) as error:  # a path that the system refuses to look at, or standard output on a full disk
+    # a path that the system refuses to look at, or standard output on a full disk
+    except OSError as error:
         message = one_line(reason(error))
     except KeyboardInterrupt as interrupt:
         say("interrupted")

@@ -2,8 +2,10 @@
 
 import re
 from argparse import Action
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
+from gistgnn.errors import InputError
 from gistgnn.utils.checks import did_you_mean
 
 # What argparse says of a value, and how our own messages say it.
@@ -40,6 +42,20 @@ def as_typed(message: str, options: Iterable[Action]) -> str:
     return re.sub(
         rf"(?<![\w./'\"`-])({long_names})(?![\w./'\"`=-])", lambda name: names[name[1]], message
     )
+
+
+@contextmanager
+def fields_as_options(names: Mapping[str, str]) -> Iterator[None]:
+    """Let refusals in the block call a field by the name of its option.
+
+    Args:
+        names: of options, by the field, where these differ. A message begins with the field.
+    """
+    try:
+        yield
+    except InputError as error:
+        field, *words = str(error).split(" ")
+        raise InputError(" ".join([names.get(field, field), *words])) from None
 
 
 def of_argparse(message: str) -> str:

@@ -1,30 +1,26 @@
-"""Parsers of commands, options that several share or that fields declare, how values are read."""
+"""Parsers of commands, and options that several commands share or that fields declare."""
 
 import argparse
 import json
-import math
 import os
 import re
 import sys
 import textwrap
 from argparse import SUPPRESS
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from msgspec import inspect
 
+from gistgnn.cli import values
 from gistgnn.cli.messages import of_argparse
 from gistgnn.cli.process import GRACE
 from gistgnn.errors import one_line
 from gistgnn.utils.checks import (
-    LARGEST_SEED,
-    LONGEST,
-    MOST,
     choices_of,
     did_you_mean,
     meta_of,
@@ -33,21 +29,18 @@ from gistgnn.utils.checks import (
     words_of,
 )
 
-if TYPE_CHECKING:
-    from gistgnn.evaluation import Evaluation
-
 BAD_INPUT = 2  # exit status
 # As in `gistgnn.graphs.clustering` and `gistgnn.evaluation`, which import torch.
 CLUSTER_METHODS = ("metis", "stream", "random")
 TRAINING_CLUSTER_METHODS = ("metis", "split", "stream", "random")
 GRAPH_FILES = (".npz", ".pt")  # as in `gistgnn.graphs.files`
 EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
+# The names of options, by the field of `Evaluation`, where these differ.
+NAMES_OF_EVALUATION = {"memory": "evaluation_memory", "sample": "parts_sample"}
 MOST_USED = (
     "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--sampler",
     "--clusters", "--device",
 )  # fmt: skip
-
-
 HELP_ALL = "--help-all"
 _SCREEN = 79  # columns
 _SHORT_COLUMN = 31  # where the help of an option begins on a screen
@@ -82,7 +75,7 @@ class Parser(argparse.ArgumentParser):
     Attributes:
         groups: the groups of options, first those without a group of their own.
         commands: what `add_subparsers` has returned, whose `choices` has the commands by name.
-        settings: the names that ``--set`` takes.
+        names_of_set: the settings that ``--set`` takes.
         details: what --help-all shows below the options.
     """
 
@@ -90,7 +83,7 @@ class Parser(argparse.ArgumentParser):
         self.groups = [Group("options", super().add_argument)]
         self.commands: Any = None
         self.common = set(common)
-        self.settings: Collection[str] = ()
+        self.names_of_set: Collection[str] = ()
         self.details = ""
         self._example = example.strip()
         formatter = partial(argparse.HelpFormatter, max_help_position=28)
@@ -128,45 +121,45 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Read words as argparse does; refuse here what is unknown, not in the root's parser."""
-        words = sys.argv[1:] if args is None else [*args]
+        words = sys.argv[1:] if args is None else list(args)
         if self.commands is not None:
             self._require_command(words)
         if self.common and HELP_ALL in words:
             self.common = set()
             self.print_help()
             self.exit()
-        values, unknown = super().parse_known_args(words, namespace)
+        args, unknown = super().parse_known_args(words, namespace)
         if unknown:
             self._refuse(next((word for word in unknown if word.startswith("-")), unknown[0]))
-        typed = {word.partition("=")[0] for word in words}
         if self.commands is None:
-            values.typed = {
-                option.dest
-                for option in self.options
-                if not typed.isdisjoint(option.option_strings)
-            }
-        for name, value in vars(values).items():  # a shell leaves the ~ in --out=~/run as it is
-            setattr(values, name, _in_home(value))
+            args.typed = self._typed_options(words)
+        for name, value in vars(args).items():  # a shell leaves the ~ in --out=~/run as it is
+            setattr(args, name, _in_home(value))
         for option in self.options:  # argparse makes an empty list of --option=--
-            if option.option_strings and getattr(values, option.dest, None) == []:
+            if option.option_strings and getattr(args, option.dest, None) == []:
                 self.error(f"argument {'/'.join(option.option_strings)}: has no value, but --")
-        return values, unknown
+        return args, unknown
+
+    def _typed_options(self, words: Sequence[str]) -> set[str]:
+        """Return the names of the options that are among the words of a command line."""
+        typed = {word.partition("=")[0] for word in words}
+        return {
+            option.dest for option in self.options if not typed.isdisjoint(option.option_strings)
+        }
 
     def _refuse(self, word: str) -> NoReturn:
         """Refuse an option, or an argument without a name, that the command does not have."""
         name = word.partition("=")[0]
-        setting = name.lstrip("-").replace("-", "_")
-        hint = did_you_mean(
-            name, [word for option in self.options for word in option.option_strings]
-        )
-        if setting in self.settings:
-            hint = f": give --set {setting}=VALUE"
         if not name.startswith("-"):
             self.error(f"'{word}' is one argument too many: {self.prog} --help shows its options")
-        shows = HELP_ALL if self.common else "--help"
-        self.error(
-            f"{name} is no option of {self.prog}{hint or f': {self.prog} {shows} lists them'}"
-        )
+        setting = name.lstrip("-").replace("-", "_")
+        if setting in self.names_of_set:
+            hint = f": give --set {setting}=VALUE"
+        else:
+            flags = [flag for option in self.options for flag in option.option_strings]
+            help_option = HELP_ALL if self.common else "--help"
+            hint = did_you_mean(name, flags) or f": {self.prog} {help_option} lists them"
+        self.error(f"{name} is no option of {self.prog}{hint}")
 
     def _require_command(self, words: Sequence[str]) -> None:
         """Refuse a command that does not exist; no option before the command takes a value."""
@@ -214,12 +207,10 @@ def _short_lines(option: argparse.Action) -> list[str]:
     """Return an option with what it is for, as lines of a screen."""
     value = option.metavar if isinstance(option.metavar, str) else option.dest.upper()
     text = (option.help or "").replace("%%", "%")
-    choices = ", ".join(map(str, option.choices or ()))
-    if value.startswith("{"):
-        choices = value.strip("{}").replace(",", ", ")
-    if choices:
+    choices = ", ".join(choices_shown(option))
+    if choices:  # They take the place of the help, but for the name of the default.
         value = "NAME"
-        default = re.search(r" \(default: [^:;]*", text)  # without what it means
+        default = re.search(r" \(default: [^:;]*", text)
         text = choices + (f"{default[0].rstrip(')')})" if default else "")
     if option.nargs in ("+", "*"):
         value += " ..."
@@ -229,6 +220,19 @@ def _short_lines(option: argparse.Action) -> list[str]:
     lines = textwrap.wrap(text, _SCREEN - _SHORT_COLUMN) or [""]
     indent = " " * _SHORT_COLUMN
     return [f"  {name:<{_SHORT_COLUMN - 2}}{lines[0]}", *(indent + line for line in lines[1:])]
+
+
+def choices_shown(option: argparse.Action) -> list[str]:
+    """Return the words that an option offers; it may take others as well.
+
+    Those of a model are in its metavar, as "{gcn,gat}", since it may be a function of the user's.
+    """
+    if option.choices:
+        return [str(choice) for choice in option.choices]
+    metavar = option.metavar
+    if isinstance(metavar, str) and metavar.startswith("{"):
+        return metavar.strip("{}").split(",")
+    return []
 
 
 def _in_home(value: Any) -> Any:
@@ -275,12 +279,15 @@ def add_fields(
     *names: str,
     special: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
-    """Add the options of some settings.
+    """Add the options of some settings, as the types of their fields describe them.
 
-    The settings are fields of a dataclass, or of an object whose values are the defaults.
+    Args:
+        options: what they are added to.
+        settings: a dataclass, or an object of one, whose values are then the defaults.
+        names: of the fields. For their types see `gistgnn.utils.checks.setting_types`.
+        special: arguments of `add_argument` that replace those of a field, by its name. Two are not
+            argparse's: "flag" is the option's name, and "shown" is the default in the help.
     """
-    # `special` has by name what wins over the field's arguments of `add_argument`; and `flag`, and
-    # `shown`, the default in the help. See `gistgnn.utils.checks`.
     hints = setting_types(settings if isinstance(settings, type) else type(settings))
     for name in names:
         arguments = {
@@ -317,17 +324,8 @@ def _arguments(hint: Any) -> dict[str, Any]:
         return {**arguments, "nargs": "+", "type": int}
     if isinstance(first, inspect.IntType):
         words = words_of(types)
-        return {**arguments, "type": partial(_word_or_integer, words) if words else int}
+        return {**arguments, "type": partial(values.word_or_integer, words) if words else int}
     return {**arguments, "type": float} if isinstance(first, inspect.FloatType) else arguments
-
-
-def _word_or_integer(words: tuple[str, ...], text: str) -> int | str:
-    try:
-        return text if text in words else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"is '{text}', expected an integer >= 1 or {' or '.join(words)}"
-        ) from None
 
 
 def data_root() -> str:
@@ -340,8 +338,10 @@ def data_root() -> str:
 
 def add_data_options(options: Parser | Group, *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
-    text = "a name of `gistgnn datasets`, a .npz or .pt, or a folder of `gistgnn convert`"
-    text += f" (default: {default or 'the data set of the run'})"
+    text = (
+        "a name of `gistgnn datasets`, a .npz or .pt, or a folder of `gistgnn convert` "
+        f"(default: {default or 'the data set of the run'})"
+    )
     options.add_argument("--dataset", default=default, metavar="NAME|FILE|FOLDER", help=text)
     if default:
         add_shared(options, "--data-root")
@@ -362,28 +362,29 @@ def add_evaluation_options(
 ) -> None:
     """Add the options of the evaluation.
 
-    Its default method is `default`, or the run's where that is None.
+    Args:
+        parser: of the command.
+        default: the method without the option; None: that of the run.
+        parts: whether the command has --parts.
+        sample: whether it has --parts-sample, too.
     """
     add = parser.add_group("evaluation").add_argument
     text = (
         "whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, "
-        "approximate; auto: "
-    )
-    text += (
-        "layers if the whole graph takes more memory than it may (default: "
-        f"{default or 'as in the run'})"
+        "approximate; auto: layers if the whole graph takes more memory than it may "
+        f"(default: {default or 'as in the run'})"
     )
     add("--evaluation", choices=EVALUATION_METHODS, help=text)
     add(
         "--evaluation-memory",
-        type=memory_size,
+        type=values.memory_size,
         metavar="GIB",
         help="for a pass (default: half of what is available)",
     )
     if parts:
         add(
             "--parts",
-            type=count,
+            type=values.count,
             metavar="P",
             help="number of parts that METIS cuts the graph into",
         )
@@ -391,117 +392,10 @@ def add_evaluation_options(
         shown = "as in the run; all, if --parts is given"
         add(
             "--parts-sample",
-            type=count,
+            type=values.count,
             metavar="K",
             help=f"score K random parts, by the seed (default: {shown})",
         )
-
-
-def evaluation_of(args: argparse.Namespace, run: "Evaluation") -> "Evaluation":
-    """Return the evaluation that the options describe.
-
-    With the method of a run, that run's values are the defaults.
-    """
-    from gistgnn.evaluation import Evaluation
-
-    method = args.evaluation
-    memory = args.evaluation_memory
-    parts = args.parts
-    sample = getattr(args, "parts_sample", None)
-    if method in (None, run.method):
-        sample = sample or (run.sample if parts is None else None)
-        method = run.method
-        memory = memory or run.memory
-        parts = parts or run.parts
-    return Evaluation(method or "auto", memory, parts, sample)
-
-
-def within(
-    kind: Callable[[str], Any], least: float, most: float, expected: str
-) -> Callable[[str], Any]:
-    """Return a function that reads a number from `least` to `most`.
-
-    `expected` is what its message says was expected.
-    """
-
-    def read(text: str) -> Any:
-        with suppress(ValueError):
-            if least <= (value := kind(text)) <= most:
-                return value
-        raise argparse.ArgumentTypeError(f"is '{text}', expected {expected}")
-
-    return read
-
-
-def integer(least: int = 1, most: int = MOST) -> Callable[[str], Any]:
-    """Return a function that reads an integer from `least` to `most`."""
-    return within(int, least, most, f"an integer from {least} to {most:,}")
-
-
-count = integer()
-seed = integer(0, LARGEST_SEED)
-thousand = integer(1, 1000)  # of runs that differ in their seed, or processes
-
-
-def device(text: str) -> str:
-    """Read the name of a device; whether it is there is known when torch is imported."""
-    if re.fullmatch(r"auto|(cpu|cuda|mps|xpu)(:\d+)?", text):
-        return text
-    raise argparse.ArgumentTypeError(f"is '{text}', expected auto, cpu, cuda or cuda:N")
-
-
-def memory_size(text: str) -> int:
-    """Read a size of memory such as 32GB, 1.75GiB or 4 (GiB); return bytes.
-
-    GB are 2^30 bytes, as memory is sold.
-    """
-    units = {"": 2**30, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
-    return max(
-        int(
-            _with_unit(
-                text, units, "a size such as 32GB or 512MB, or a number of GiB", MOST * 2**30
-            )
-        ),
-        1,
-    )
-
-
-def duration(text: str) -> float:
-    """Read a time such as 90s, 10min or 1.5h; return seconds."""
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        raise argparse.ArgumentTypeError(f"is '{text}', without a unit: {text}s or {text}min?")
-    expected = f"a time such as 90s, 10min or 1.5h, of at most {LONGEST:,.0f} seconds"
-    return _with_unit(text, {"s": 1, "min": 60, "h": 3600}, expected, LONGEST)
-
-
-def seconds(text: str) -> float:
-    """Read a time such as 90s or 10min, or a number of seconds; return seconds."""
-    expected = f"a time such as 90s or 10min, or a number of seconds, at most {LONGEST:,.0f}"
-    if re.search(r"[a-z]$", text):
-        return _with_unit(text, {"s": 1, "min": 60, "h": 3600}, expected, LONGEST)
-    value: float = within(float, math.ulp(0.0), LONGEST, expected)(text)
-    return value
-
-
-def _with_unit(text: str, units: Mapping[str, float], expected: str, most: float) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
-    value = float(match[1]) * units.get(match[2], 0.0) if match else 0.0
-    if not 0 < value <= most:
-        raise argparse.ArgumentTypeError(f"is '{text}', expected {expected}")
-    return value
-
-
-def keyword(text: str) -> tuple[str, Any]:
-    """Read a keyword and its value, such as alpha=0.1: JSON, or else text."""
-    name, equals, value = text.partition("=")
-    if not (equals and name.isidentifier()):
-        raise argparse.ArgumentTypeError(
-            f"is '{text}', expected a keyword with a value, such as alpha=0.1"
-        )
-    try:
-        return name, json.loads(value)
-    except (ValueError, RecursionError):  # no JSON, or lists within lists a thousand times
-        return name, value
 
 
 _SHARED: dict[str, dict[str, Any]] = {
@@ -509,14 +403,14 @@ _SHARED: dict[str, dict[str, Any]] = {
         metavar="DIR", help="where named data sets are, or go (default: $GISTGNN_DATA, or data)"
     ),
     "--device": dict(
-        type=device,
+        type=values.device,
         default="auto",
         metavar="DEVICE",
         help="auto, cpu, cuda or cuda:N (default: auto)",
     ),
     "--json": dict(action="store_true", help="print JSON alone on standard output"),
     "--memory": dict(
-        type=memory_size,
+        type=values.memory_size,
         metavar="GIB",
         help="what it may take on its device (default: what is free)",
     ),
@@ -524,10 +418,13 @@ _SHARED: dict[str, dict[str, Any]] = {
         type=Path, metavar="DIR", help="where runs, table and report are kept; the same DIR resumes"
     ),
     "--timeout": dict(
-        type=seconds, default=1800.0, metavar="TIME", help="torchrun: for a rank (default: 30min)"
+        type=values.seconds,
+        default=1800.0,
+        metavar="TIME",
+        help="torchrun: for a rank (default: 30min)",
     ),
     "--grace": dict(
-        type=seconds,
+        type=values.seconds,
         default=GRACE,
         metavar="TIME",
         help="for the round after SIGTERM (default: 30s)",

@@ -1,6 +1,4 @@
-"""`gistgnn plan`: what a run would take of memory, disk and time, for several m; what a budget
-would choose.
-"""
+"""`gistgnn plan`: what a run would take, for several m, and what a budget would choose."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli import options
+from gistgnn.cli import options, values
 from gistgnn.cli.training_options import (
     add_training_options,
     config_from_args,
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from gistgnn.graphs import Graph
 
 PLANNED_STORES = ["memory", "disk"]
+_WITHOUT_BUDGET = ("memory", "out", "timed", "ranks", "store")  # options that a budget refuses
 _TIMES = ("step", "round", "epoch", "evaluation", "total")
 
 
@@ -36,8 +35,7 @@ def add_parser(commands: Any) -> None:
     parser = options.add_command(
         commands, "plan", _run, "say what training would take, and which m fit",
         description="Say what memory, disk and time a run would take for several m, and which m to "
-                    "choose. A few "
-        "rounds of every m are timed on a random graph; nothing is kept.",
+        "choose. A few rounds of every m are timed on a random graph; nothing is kept.",
         example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096",
         common=(*options.MOST_USED, "--budget", "--store", "--memory", "--json"),
     )  # fmt: skip
@@ -49,7 +47,7 @@ def add_parser(commands: Any) -> None:
     text = f"where the parameters lie (default: {' '.join(PLANNED_STORES)})"
     add("--store", choices=list(STORES), nargs="+", default=PLANNED_STORES, help=text)
     text = "plan for W ranks of torchrun on one machine; sizes are a rank's, and there are no times"
-    add("--ranks", type=options.count, default=1, metavar="W", help=text)
+    add("--ranks", type=values.count, default=1, metavar="W", help=text)
     options.add_shared(group, "--memory")
     add(
         "--out",
@@ -109,18 +107,11 @@ def _choose(args: argparse.Namespace) -> int:
 
     from gistgnn.utils.denormals import denormals_as_zero
 
-    options_of_a_plan = {
-        "--memory": args.memory,
-        "--out": args.out,
-        "--no-measure": not args.timed or None,
-        "--ranks": None if args.ranks == 1 else args.ranks,
-        "--store": None if args.store == PLANNED_STORES else args.store,
-    }
-    for name, value in options_of_a_plan.items():
-        if value is not None:
+    for option in args.parser.options:
+        if option.dest in args.typed and option.dest in _WITHOUT_BUDGET:
             raise InputError(
-                f"{name} is given beside a budget, which is planned by measuring steps: leave one "
-                "out"
+                f"{option.option_strings[0]} is given beside a budget, which is planned by "
+                "measuring steps: leave one out"
             )
     config = config_from_args(args, given_sub_gcns(args))
     graph = graph_of(args)

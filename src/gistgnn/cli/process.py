@@ -1,5 +1,4 @@
-"""The process of a command: the signals that end it, the imports that take seconds, its place among
-the ranks.
+"""The process of a command: its signals, its slow imports, its folder, and the ranks beside it.
 
 This module imports nothing slow: signals are handled before the rest is imported.
 """
@@ -33,9 +32,11 @@ SIGUSR1.
 
 GRACE = 30.0  # seconds that a round has to end after such a signal
 _TELLING = 60.0  # seconds that a rank with wrong options waits for the others, to tell them
-_AGAIN = 1.0  # seconds: the same Ctrl-C may arrive twice, from the terminal and from torchrun
+# Seconds after a Ctrl-C in which another one is the same: it may arrive twice, from the terminal
+# and from torchrun.
+_SAME_CTRL_C = 1.0
 
-WRITTEN = ("checkpoints/*", "theta", "runs", "runs/*", "runs/*/*")
+_WITH_TEMPORARY_FILES = ("checkpoints/*", "theta", "runs", "runs/*", "runs/*/*")
 """Folders in an output folder in which a killed command may have left temporary files."""
 
 
@@ -59,7 +60,8 @@ def world_size(name: str = "WORLD_SIZE") -> int:
 
 
 def say(text: str) -> None:
-    """Print a line for the user on standard error; nothing in the middle of a print."""
+    """Print a line for the user on standard error."""
+    # A handler of a signal that interrupts a print cannot print: then the line is left out.
     with contextlib.suppress(RuntimeError):
         if leads():
             print(f"gistgnn: {printable(text)}", file=sys.stderr, flush=True)
@@ -68,10 +70,9 @@ def say(text: str) -> None:
 def ending_at_once() -> AbstractContextManager[None]:
     """Let a signal end the process at once inside the block, with one line.
 
-    This is for imports, which leave nothing to clean up.
+    This is for imports, which leave nothing to clean up. An exception in the middle of an import
+    would be printed with its trace, or be lost in the module.
     """
-    # An exception in the middle of an import would be printed with its trace, or be lost in the
-    # module.
 
     def end(number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
@@ -83,10 +84,7 @@ def ending_at_once() -> AbstractContextManager[None]:
 
 
 def raising() -> AbstractContextManager[None]:
-    """Let a signal raise `Interrupted` inside the block.
-
-    So files are closed, and other processes are ended.
-    """
+    """Let a signal raise `Interrupted` inside the block, so that files and processes are closed."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise Interrupted(number)
@@ -95,8 +93,10 @@ def raising() -> AbstractContextManager[None]:
 
 
 class Stop:
-    """Whether a run has been asked to stop; call it. `number` is the signal that has asked; None:
-    there was none.
+    """Whether a signal has asked a run to stop; call it.
+
+    Attributes:
+        number: of the first such signal; None: there was none.
     """
 
     number: int | None = None
@@ -109,10 +109,9 @@ class Stop:
 def stopping(grace: float = GRACE) -> Iterator[Stop]:
     """Let a signal ask the run to stop after its round, inside the block.
 
-    A second Ctrl-C raises `Interrupted`.
+    A second Ctrl-C raises `Interrupted`. After any of `ENDING` the process ends `grace` seconds
+    later if the block has not.
     """
-    # After SIGTERM, SIGHUP and SIGUSR1 the process ends `grace` seconds later, if the block has
-    # not.
     stop = Stop()
     since = 0.0
     timer = threading.Timer(grace, lambda: _give_up(stop.number or 0, grace))
@@ -120,19 +119,19 @@ def stopping(grace: float = GRACE) -> Iterator[Stop]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         nonlocal since
-        if stop.number is not None:
-            if number == signal.SIGINT and time.monotonic() - since > _AGAIN:
-                raise Interrupted(number)
-            return
-        stop.number = number
-        since = time.monotonic()
+        is_first = stop.number is None
+        if is_first:
+            stop.number = number
+            since = time.monotonic()
         if number == signal.SIGINT:
-            say("stopping after this round; Ctrl-C again to stop at once")
-            return
-        timer.start()
-        say(
-            f"{signal.Signals(number).name}: stopping after this round, or in {grace:g} s (--grace)"
-        )
+            if is_first:
+                say("stopping after this round; Ctrl-C again to stop at once")
+            elif time.monotonic() - since > _SAME_CTRL_C:
+                raise Interrupted(number)
+        elif not timer.is_alive():
+            timer.start()
+            name = signal.Signals(number).name
+            say(f"{name}: stopping after this round, or in {grace:g} s (--grace)")
 
     with _handling(ask):
         try:
@@ -191,9 +190,11 @@ def load_torch(module: str = "torch", title: str = "") -> None:
     """Import torch, or a module that needs it.
 
     This takes seconds. A terminal shows that something happens.
+
+    Args:
+        module: what is imported.
+        title: what is about to be trained, in a few words. A log has it as its first line.
     """
-    # A log has as its first line, before that, the `title`: what is about to be trained, in a few
-    # words.
     from gistgnn.utils.console import spinner
 
     task = f"starting: {title}" if title else "starting"
@@ -220,7 +221,7 @@ class Later(ModuleType):
 
 
 @contextmanager
-def own_directory(out: Path) -> Iterator[Path]:
+def locked_folder(out: Path) -> Iterator[Path]:
     """Yield a folder that no other process writes while the block lasts.
 
     What killed processes left there is removed.
@@ -229,7 +230,7 @@ def own_directory(out: Path) -> Iterator[Path]:
     from gistgnn.storage.whole_files import remove_leftovers
 
     with FolderLock(out, advice="give another --out"):
-        remove_leftovers(out, WRITTEN)
+        remove_leftovers(out, _WITH_TEMPORARY_FILES)
         yield out
 
 
@@ -243,7 +244,7 @@ def refuse_torchrun(what: str, more: str = "") -> None:
         raise error
 
 
-_met = False  # the ranks
+_ranks_have_met = False
 
 
 def tell_ranks(command: str = "") -> None:
@@ -251,7 +252,7 @@ def tell_ranks(command: str = "") -> None:
 
     Does nothing if all ranks have met already.
     """
-    if command in ("train", "reproduce") and not _met and "RANK" in os.environ:
+    if command in ("train", "reproduce") and not _ranks_have_met and "RANK" in os.environ:
         from gistgnn.distributed import Ranks
 
         with contextlib.suppress(GistError):
@@ -277,6 +278,6 @@ def join_ranks(args: "Namespace", device: str) -> "Iterator[World]":
     if device == "cuda":  # each rank has a GPU of its own
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     with contextlib.closing(Ranks(device, args.timeout)) as ranks:
-        global _met
-        _met = True
+        global _ranks_have_met
+        _ranks_have_met = True
         yield ranks

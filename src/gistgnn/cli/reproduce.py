@@ -10,29 +10,28 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli import options
-from gistgnn.cli.options import add_command
-from gistgnn.cli.process import join_ranks, own_directory, refuse_torchrun, say, stopping
+from gistgnn.cli import options, values
+from gistgnn.cli.process import join_ranks, locked_folder, refuse_torchrun, say, stopping
 from gistgnn.errors import printable
-from gistgnn.paper.registry import EXPERIMENTS, SCALES
+from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
 from gistgnn.theta.registry import STORES
 
 if TYPE_CHECKING:
     from gistgnn.distributed import World
     from gistgnn.paper.experiment import Experiment
 
-COMMON = ("datasets+", "seeds", "epochs")
+COMMON = ("datasets+", "seeds", "epochs")  # options of every experiment, as `Entry` has them
 
 _STORE = "where the parameters lie (default: host, and with one device memory)"
 _DEVICE_MEMORY = (
-    "a run that takes more of its device, by the plan, is out of memory (default: "
-    "32GB; small: 1.75GB)"
+    "a run that takes more of its device, by the plan, is out of memory (default: 32GB; small: "
+    "1.75GB)"
 )
 
-# by the experiment's attribute: what argparse takes; most are counts
+# The arguments of `add_argument`, by the experiment's attribute. Without a type it is a count.
 OPTIONS: dict[str, dict[str, Any]] = {
     "datasets": {"type": str, "metavar": "NAME", "help": "names from `gistgnn datasets`"},
-    "seeds": {"type": options.thousand, "metavar": "S", "help": "runs of each row"},
+    "seeds": {"type": values.thousand, "metavar": "S", "help": "runs of each row"},
     "epochs": {"metavar": "E", "help": "of each run"},
     "layers": {"metavar": "L", "help": "every L"},
     "widths": {"metavar": "D", "help": "every width"},
@@ -43,7 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "nodes": {"metavar": "N", "help": "how many nodes of a data set"},
     "models": {"type": str, "choices": ("graphsage", "gat"), "help": "models"},
     "store": {"type": str, "choices": list(STORES), "help": _STORE},
-    "device_memory": {"type": options.memory_size, "metavar": "SIZE", "help": _DEVICE_MEMORY},
+    "device_memory": {"type": values.memory_size, "metavar": "SIZE", "help": _DEVICE_MEMORY},
 }
 
 
@@ -52,28 +51,32 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("reproduce", help="run an experiment of the paper again")
     experiments = parser.add_commands("EXPERIMENT")
     for name, entry in EXPERIMENTS.items():
-        parser = add_command(experiments, name, _run, entry.help)
-        text = (
-            "small: under 20 minutes; full: the paper's (default: small); the options below "
-            "replace its settings"
-        )
-        parser.add_argument("--scale", choices=SCALES, default="small", help=text)
-        options.add_shared(parser, "--data-root")
-        settings = [option.rstrip("+") for option in (*COMMON, *entry.options)]
-        for setting, option in zip(settings, (*COMMON, *entry.options), strict=True):
-            arguments = {
-                "type": options.count,
-                **OPTIONS[setting],
-                **({"nargs": "+"} if option.endswith("+") else {}),
-            }
-            parser.add_argument(f"--{setting.replace('_', '-')}", **arguments)
-        # torchrun may restart it: it always resumes
-        parser.set_defaults(experiment=name, settings=settings, resume=True)
-        if entry.devices:
-            options.add_shared(parser, "--device")
-        options.add_shared(parser, "--out", default=Path("reproduce") / name)
-        if entry.ranks:
-            options.add_shared(parser, *options.RANKS)
+        _add_experiment(experiments, name, entry)
+
+
+def _add_experiment(experiments: Any, name: str, entry: Entry) -> None:
+    parser = options.add_command(experiments, name, _run, entry.help)
+    text = (
+        "small: under 20 minutes; full: the paper's (default: small); the options below "
+        "replace its settings"
+    )
+    parser.add_argument("--scale", choices=SCALES, default="small", help=text)
+    options.add_shared(parser, "--data-root")
+    settings = []
+    for option in (*COMMON, *entry.options):
+        setting = option.removesuffix("+")
+        settings.append(setting)
+        arguments = {"type": values.count, **OPTIONS[setting]}
+        if option.endswith("+"):
+            arguments["nargs"] = "+"
+        parser.add_argument(f"--{setting.replace('_', '-')}", **arguments)
+    # torchrun may restart it: it always resumes.
+    parser.set_defaults(experiment=name, settings=settings, resume=True)
+    if entry.devices:
+        options.add_shared(parser, "--device")
+    options.add_shared(parser, "--out", default=Path("reproduce") / name)
+    if entry.ranks:
+        options.add_shared(parser, *options.RANKS)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -86,7 +89,7 @@ def _run(args: argparse.Namespace) -> int:
     with join_ranks(args, experiment.device) as ranks, ExitStack() as folder:
         settings = {name: value for name, value in vars(experiment).items() if name != "device"}
         require_same(ranks, {SAME_SETTINGS: settings})
-        ranks.lead(lambda: str(folder.enter_context(own_directory(args.out))))
+        ranks.lead(lambda: str(folder.enter_context(locked_folder(args.out))))
         if ranks.is_distributed and (number := _train_on_ranks(experiment, args, ranks)):
             return 128 + number
         ranks.lead(lambda: _show(experiment, args, ranks))
@@ -97,12 +100,11 @@ def _experiment(args: argparse.Namespace) -> "Experiment":
     from gistgnn.runs.run_folder import choose_device
 
     entry = EXPERIMENTS[args.experiment]
-    kind: type[Experiment] = resolve_name(f"gistgnn.paper.{entry.home}")
-    values = {setting: getattr(args, setting) for setting in args.settings}
-    settings = {
-        setting: tuple(value) if isinstance(value, list) else value
-        for setting, value in values.items()
-    }
+    kind: type[Experiment] = resolve_name(f"gistgnn.paper.{entry.location}")
+    settings = {}
+    for setting in args.settings:
+        value = getattr(args, setting)
+        settings[setting] = tuple(value) if isinstance(value, list) else value
     device = choose_device(args.device) if entry.devices else "cpu"
     return kind.at(args.experiment, args.scale, device, **settings)
 
@@ -123,8 +125,10 @@ def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") ->
     from gistgnn.paper.experiment import RUNS
     from gistgnn.utils.console import print_table
 
-    here = os.environ.get("LOCAL_WORLD_SIZE", ranks.count)  # ranks on this machine
-    program = f"torchrun --nproc-per-node {here} -m gistgnn" if ranks.is_distributed else "gistgnn"
+    program = "gistgnn"
+    if ranks.is_distributed:
+        ranks_here = os.environ.get("LOCAL_WORLD_SIZE", ranks.count)
+        program = f"torchrun --nproc-per-node {ranks_here} -m gistgnn"
     command = f"{program} {shlex.join(sys.argv[1:])}"
     store = RunStore(args.out / RUNS, args.data_root, trains=not ranks.is_distributed)
     tables = experiment.reproduce(args.out, store, command)

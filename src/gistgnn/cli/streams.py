@@ -1,6 +1,4 @@
-"""Standard output and standard error, which may be closed, a full disk, or a program that has
-ended.
-"""
+"""Standard streams that may be closed, or lead to a full disk or to a program that has ended."""
 
 import contextlib
 import io
@@ -33,10 +31,8 @@ class _Stream(io.FileIO):
 def open_streams() -> None:
     """Make the standard streams safe to write.
 
-    Characters without an encoding are written as escapes.
-
-    A closed one goes nowhere: else the next file that is opened would get its number, and what is
-    printed.
+    Characters without an encoding are written as escapes. What is printed on a closed stream goes
+    nowhere: otherwise it would go into the next file that is opened, which gets its number.
     """
     for handle in range(3):
         try:
@@ -47,18 +43,25 @@ def open_streams() -> None:
         stream = getattr(sys, name)
         if stream is not None and not _writes_to(stream, handle):
             continue  # a caller has replaced it
-        settings: dict[str, Any] = {"encoding": "utf-8", "line_buffering": handle == 2}
+        encoding = "utf-8"
+        line_buffering = handle == 2
         if stream is not None:
-            for setting in ("encoding", "line_buffering", "write_through"):
-                settings[setting] = getattr(stream, setting)
+            encoding = stream.encoding
+            # With PYTHONUNBUFFERED a stream is written through, and its lines are not buffered.
+            line_buffering = stream.line_buffering or stream.write_through
             with contextlib.suppress(OSError):
                 stream.flush()
-        raw = io.BufferedWriter(_Stream(handle, "w", closefd=False))
-        setattr(sys, name, io.TextIOWrapper(raw, errors="backslashreplace", **settings))
+        text = io.TextIOWrapper(
+            io.BufferedWriter(_Stream(handle, "w", closefd=False)),
+            encoding=encoding,
+            errors="backslashreplace",
+            line_buffering=line_buffering,
+        )
+        setattr(sys, name, text)
 
 
 def _writes_to(stream: Any, handle: int) -> bool:
-    """Whether a text stream writes to one of the standard handles itself."""
+    """Return whether a text stream writes to one of the standard handles itself."""
     with contextlib.suppress(OSError, ValueError):
         return isinstance(stream, io.TextIOWrapper) and stream.fileno() == handle
     return False

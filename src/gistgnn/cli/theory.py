@@ -1,13 +1,12 @@
-"""`gistgnn theory check`: whether the analysis of the paper applies to a graph, and what it
-predicts.
-"""
+"""`gistgnn theory check`: whether the paper's analysis applies to a graph, and its predictions."""
 
 import argparse
 from dataclasses import asdict
 from typing import Any
 
-from gistgnn.cli.options import add_command, add_shared, count, print_json
+from gistgnn.cli.options import add_command, add_shared, print_json
 from gistgnn.cli.process import load_torch
+from gistgnn.cli.values import count
 from gistgnn.errors import printable
 from gistgnn.utils.formats import plural
 
@@ -20,7 +19,7 @@ def add_parser(commands: Any) -> None:
         actions, "check", _run, "check the assumptions on a graph, and predict how training goes",
         takes="GRAPH",
         description="Check the assumptions of the paper's analysis on a graph, and predict how "
-                    "training goes.",
+        "training goes.",
         example="gistgnn theory check karate",
     )  # fmt: skip
     add = check.add_argument
@@ -64,20 +63,26 @@ def _run(args: argparse.Namespace) -> int:
         prediction = predict(problem, *sizes, **chosen) if predictable else None
     edges = problem.edge_index.shape[1]
     if args.json:
-        record: dict[str, Any] = {
-            "graph": {"name": graph, "nodes": problem.n, "edges": edges, "features": problem.d}
-        }
-        record |= {
-            "assumptions": [asdict(each) for each in checks],
-            "hold": all(each.holds for each in checks),
-        }
-        return print_json({**record, "prediction": prediction})
+        return print_json(
+            {
+                "graph": {"name": graph, "nodes": problem.n, "edges": edges, "features": problem.d},
+                "assumptions": [asdict(assumption) for assumption in checks],
+                "hold": all(assumption.holds for assumption in checks),
+                "prediction": prediction,
+            }
+        )
     print(f"{printable(graph)}: {problem.n:,} nodes, {edges:,} edges, {problem.d:,} features\n")
+    columns = ("assumption", "holds", "value", "why")
     rows = [
-        (each.name, "yes" if each.holds else "no", f"{each.value:.3g}", each.detail)
-        for each in checks
+        (
+            assumption.name,
+            "yes" if assumption.holds else "no",
+            f"{assumption.value:.3g}",
+            assumption.detail,
+        )
+        for assumption in checks
     ]
-    print_table("", columns := ("assumption", "holds", "value", "why"), rows, left=columns)
+    print_table("", columns, rows, left=columns)
     failing = sum(not assumption.holds for assumption in checks)
     print("\nall hold" if not failing else f"\n{failing} of {len(checks)} do not hold")
     if prediction is None:
@@ -90,6 +95,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _lines(p: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the numbers of a prediction as labels and values."""
     plateau = "–" if p["leading"] is None else f"{p['leading']:.3g}"
     return [
         ("λ_0, λ_max of G^∞", f"{p['lambda_0']:.4g}, {p['lambda_max']:.4g}"),
@@ -114,6 +120,7 @@ def _lines(p: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _factor(factor: float) -> str:
+    """Return by what a round multiplies the error, and when a tenth of it is left."""
     from gistgnn.theory import rounds_to
 
     rounds = rounds_to(0.1, factor)
@@ -122,4 +129,5 @@ def _factor(factor: float) -> str:
 
 
 def _near_one(factor: float) -> str:
+    """Format a factor; one that rounds to 1 by its difference from 1."""
     return f"{factor:.4g}" if factor < 0.999 else f"1 − {1 - factor:.3g}"

@@ -6,13 +6,21 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli import options
-from gistgnn.cli import training_options as given
-from gistgnn.cli.process import Stop, join_ranks, leads, own_directory, say, stopping, world_size
+from gistgnn.cli import options, values
+from gistgnn.cli.process import Stop, join_ranks, leads, locked_folder, say, stopping, world_size
+from gistgnn.cli.training_options import (
+    add_training_options,
+    config_from_args,
+    given_sub_gcns,
+    graph_of,
+    seconds_left,
+    sizes_of,
+    title_of,
+    without_dataset,
+)
 from gistgnn.errors import DivergedError, InputError, lacks_memory, printable
 from gistgnn.fit.loggers import LOGGERS, require_loggers, start_logger
 from gistgnn.runs.config import RunConfig
@@ -35,14 +43,13 @@ def add_parser(commands: Any) -> None:
     parser = options.add_command(
         commands, "train", _run, "train a model on a graph",
         description="Train a model on a graph, and write its best version, its scores and a report "
-                    "into a folder. "
-        "Ctrl-C and SIGTERM stop after the current round; --resume goes on.",
+        "into a folder. Ctrl-C and SIGTERM stop after the current round; --resume goes on.",
         example="gistgnn train --dataset cora --hidden 256 256 --sub-gcns 4 --out runs/cora\n"
         "gistgnn train --dataset mine.npz --budget 10min",
         common=(*options.MOST_USED, "--budget", "--lr", "--seed", "--out", "--resume",
         "--overwrite", "--json"),
     )  # fmt: skip
-    given.add_training_options(parser)
+    add_training_options(parser)
     group = parser.add_group("run")
     add = group.add_argument
     options.add_fields(
@@ -58,14 +65,14 @@ def add_parser(commands: Any) -> None:
     add("--overwrite", action="store_true", help="replace the results in DIR")
     add(
         "--checkpoint-every",
-        type=options.count,
+        type=values.count,
         default=10,
         metavar="K",
         help="in rounds (default: 10)",
     )
     add(
         "--max-seconds",
-        type=options.duration,
+        type=values.duration,
         metavar="TIME",
         help="end in time, with the best model so far",
     )
@@ -89,7 +96,7 @@ def _run(args: argparse.Namespace) -> int:
     if leads():
         require_loggers(args.log)
     store = RunConfig.store if args.store == AUTO else args.store
-    config = given.config_from_args(args, given.given_sub_gcns(args), store, given.title_of(args))
+    config = config_from_args(args, given_sub_gcns(args), store, title_of(args))
     from gistgnn.utils.process_memory import limit_memory
 
     if config.device == "cpu":
@@ -99,11 +106,16 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: ExitStack) -> int:
-    """Train on this rank, or in the only process.
+    """Train on this rank, or in the only process, and return the exit status.
 
     Everything that the ranks do together is in this function.
+
+    Args:
+        args: the options.
+        config: the run that they describe.
+        ranks: the processes of the run.
+        folder: frees the folder of the run, and stops handling signals, when all is written.
     """
-    # `folder` frees the folder of the run, and stops handling signals, when all is written.
     from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.fit.saving import Saving
     from gistgnn.runs.run_folder import (
@@ -122,19 +134,22 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
     out = Path(ranks.lead(lambda: str(folder.enter_context(_run_directory(args, config)))))
     finished = args.resume and ranks.lead(lambda: is_finished(out))
     if not finished:
-        config = _placed(args, config, out, ranks)
+        config = _with_store(args, config, out, ranks)
     with spinner(f"reading {config.dataset}", shown=first):
         init = ranks.together(lambda: trained_tensors(Path(config.init)) if config.init else None)
         graph, scale = ranks.load(lambda: _read_graph(args, config, init))
-    saving = Saving(
-        out / CHECKPOINTS, args.checkpoint_every, args.resume, _further_settings(config)
-    )
+    # A resumed run must have the same budget; `fit` gets only what is left of it.
+    budget = config.training.budget
+    same_settings = {"budget": budget} if budget else {}
+    saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, same_settings)
     hooks: dict[str, Any] = {"init": init, "saving": saving, "standardise": scale or False}
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
         fingerprint = config.fingerprint(gist, graph, **hooks) if finished else {}
     if finished:
         ranks.lead(lambda: check_finished(out, fingerprint))
+        if first:
+            log.info("the run in %s is finished: nothing was trained", out)
         return _report(out, args, shown=first)
     callbacks = list[Any]()
     settings = plain(config.as_dict())
@@ -149,7 +164,7 @@ def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: 
         result, diverged = _fit(config, gist, graph, max_seconds=args.max_seconds, **hooks)
     except Exception as error:
         if ranks.count == 1:
-            _keep_what_is_there(config, out, args.data_root, error)
+            _write_best_model(config, out, args.data_root, error)
         raise
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
@@ -198,10 +213,7 @@ def _title(args: argparse.Namespace, config: RunConfig, graph: "Graph", out: Pat
     if split and args.sub_gcns is None and config.sub_gcns == 1:
         split += " (ordinary training; --sub-gcns splits the layers)"
     split += f", parameters in {PLACES[config.store]}"
-    return (
-        f"{given.title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to "
-        f"{out}"
-    )
+    return f"{title_of(args)} ({plural(graph.num_nodes, 'node')}){split}; the results go to {out}"
 
 
 def _notes(
@@ -213,7 +225,7 @@ def _notes(
     from gistgnn.graphs.doubts import suits_graphsage
 
     notes = []
-    if missing := given.without_dataset(args):
+    if missing := without_dataset(args):
         notes.append(missing)
     if "model" not in args.typed and suits_graphsage(graph):
         notes.append(
@@ -241,14 +253,6 @@ def _instead_of_gist(args: argparse.Namespace, ranks: "World") -> str:
     return f"{SELDOM_BEST}: `{command} --budget 1min` usually scores higher, or --method parts"
 
 
-def _further_settings(config: RunConfig) -> dict[str, Any]:
-    """Return what else has to be the same in a resumed run.
-
-    This is its whole budget, of which `fit` gets what is left.
-    """
-    return {"budget": config.training.budget} if config.training.budget else {}
-
-
 def _fit(
     config: RunConfig, gist: "GIST", graph: "Graph", *, max_seconds: float | None, **hooks: Any
 ) -> "tuple[Result, DivergedError | None]":
@@ -258,12 +262,11 @@ def _fit(
     from gistgnn.estimate import out_of_memory
 
     try:
-        # What is left of a budget, which began with the process; result.json has all of it.
-        left = replace(
-            config,
-            training=replace(config.training, budget=given.seconds_left(config.training.budget)),
-        )
-        return left.fit(gist, graph, max_seconds=given.seconds_left(max_seconds), **hooks), None
+        # A budget began with the process. result.json has all of it, `fit` gets what is left.
+        training = replace(config.training, budget=seconds_left(config.training.budget))
+        within_budget = replace(config, training=training)
+        result = within_budget.fit(gist, graph, max_seconds=seconds_left(max_seconds), **hooks)
+        return result, None
     except DivergedError as error:
         return error.result, error
     except (MemoryError, RuntimeError) as error:
@@ -276,7 +279,7 @@ def _fit(
         raise refusal from error
 
 
-def _keep_what_is_there(config: RunConfig, out: Path, data_root: str, error: Exception) -> None:
+def _write_best_model(config: RunConfig, out: Path, data_root: str, error: Exception) -> None:
     """Write the best model of a run that an error has ended, and say how to go on.
 
     Does nothing if no round is over.
@@ -301,9 +304,9 @@ def _say_how_to_go_on(out: Path, failure: str) -> None:
     from gistgnn.storage.checkpoints import Checkpoints
 
     if newest := Checkpoints(out / CHECKPOINTS).newest():
-        where = f"{failure}what was trained is in {newest}: "
         say(
-            f"{where}when the cause is mended, go on with the same command and --out {out} --resume"
+            f"{failure}what was trained is in {newest}: when the cause is mended, go on with the "
+            f"same command and --out {out} --resume"
         )
 
 
@@ -313,9 +316,7 @@ def _run_directory(args: argparse.Namespace, config: RunConfig) -> Iterator[Path
 
     No other process writes it while the block lasts.
     """
-    from gistgnn.graphs import find
     from gistgnn.runs.run_folder import clear_folder
-    from gistgnn.storage.folder_lock import FolderInUseError
 
     if args.overwrite and args.resume:
         raise InputError(
@@ -323,24 +324,44 @@ def _run_directory(args: argparse.Namespace, config: RunConfig) -> Iterator[Path
         )
     if args.out is None and args.resume:
         raise InputError("--resume needs --out: say which run to resume")
+    with ExitStack() as lock:
+        if args.out:
+            out = lock.enter_context(locked_folder(args.out))
+        else:
+            out = _lock_new_folder(Path("runs"), _name_of_run(config), lock)
+        clear_folder(out, overwrite=args.overwrite, resume=args.resume)
+        yield out
+
+
+def _name_of_run(config: RunConfig) -> str:
+    """Return the name of a run's folder, such as "cora-gcn-m4-seed0"."""
+    from gistgnn.graphs import find
+
     # In the name of a synthetic graph a point is no suffix, and a file name should have no colon.
     dataset = (
         config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
     )
+    model = config.model.name.rpartition(":")[2]
     method = "" if config.method == "gist" else f"-{config.method}"
     split = "budget" if config.training.budget else f"m{config.sub_gcns}"
-    name = f"{dataset}-{config.model.name.rpartition(':')[2]}{method}-{split}-seed{config.seed}"
-    with ExitStack() as lock:
-        if args.out:
-            out = lock.enter_context(own_directory(args.out))
-        else:
-            for out in (Path("runs") / (name if n == 1 else f"{name}-{n}") for n in count(1)):
-                if not out.exists():
-                    with suppress(FolderInUseError):  # another process has made it meanwhile
-                        lock.enter_context(own_directory(out))
-                        break
-        clear_folder(out, overwrite=args.overwrite, resume=args.resume)
-        yield out
+    return f"{dataset}-{model}{method}-{split}-seed{config.seed}"
+
+
+def _lock_new_folder(parent: Path, name: str, lock: ExitStack) -> Path:
+    """Make and lock a folder in `parent`: `name`, or the first of NAME-2, NAME-3, ... that is new.
+
+    `lock` frees it.
+    """
+    from gistgnn.storage.folder_lock import FolderInUseError
+
+    folder = parent / name
+    number = 1
+    while True:
+        if not folder.exists():
+            with suppress(FolderInUseError):  # another process has made it meanwhile
+                return lock.enter_context(locked_folder(folder))
+        number += 1
+        folder = parent / f"{name}-{number}"
 
 
 def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -> None:
@@ -351,18 +372,18 @@ def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -
 
     names = ("resume", "overwrite", "log", "checkpoint_every", "max_seconds", "budget", "store")
     options_of_run = {name: getattr(args, name) for name in names}
-    # which may lie elsewhere on another machine
+    # A file may lie elsewhere on another machine.
     dataset = config.dataset if find(config.dataset) else "a file"
-    require_same(
-        ranks,
-        {SAME_SETTINGS: {"dataset": dataset, **flat_settings(config.as_dict()), **options_of_run}},
-    )
+    settings = {"dataset": dataset, **flat_settings(config.as_dict()), **options_of_run}
+    require_same(ranks, {SAME_SETTINGS: settings})
 
 
-def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "World") -> RunConfig:
-    """Choose where Θ lies, unless a place is given.
+def _with_store(
+    args: argparse.Namespace, config: RunConfig, out: Path, ranks: "World"
+) -> RunConfig:
+    """Return the run with the first store of Θ that fits on every rank, unless --store names one.
 
-    It is the first place that fits on every rank. A run that does not fit is refused.
+    A run that does not fit is refused.
     """
     from gistgnn.estimate import PLACES, Resources, chosen_store, require_room
 
@@ -370,24 +391,30 @@ def _placed(args: argparse.Namespace, config: RunConfig, out: Path, ranks: "Worl
         config.device, out, args.memory, ranks.count, world_size("LOCAL_WORLD_SIZE")
     )
     if args.store == AUTO:
-        places = list(PLACES)
+        stores = list(PLACES)
         first_fitting = ranks.together(
-            lambda: places.index(chosen_store(config, given.sizes_of(args), here))
+            lambda: stores.index(chosen_store(config, sizes_of(args), here))
         )
-        config = replace(config, store=places[max(ranks.gather(first_fitting))])
+        config = replace(config, store=stores[max(ranks.gather(first_fitting))])
         log.debug(
             "parameters: in %s, the first place in which they fit, of %s of memory and %s of disk",
             PLACES[config.store], size(min(here.gpu or here.host, here.host)), size(here.disk),
         )  # fmt: skip
-    ranks.together(lambda: require_room(config, given.sizes_of(args), here))
+    ranks.together(lambda: require_room(config, sizes_of(args), here))
     return config
 
 
 def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
-    """Say how to go on with a run that was interrupted, and return the exit status."""
+    """Say how to go on with a run that was interrupted, and return the exit status.
+
+    `best` says whether it has written its best model so far.
+    """
+    advice = f"resume with the same command and --out {out} --resume"
     if best:
         say(f"interrupted; the best model so far is in {out}, and `gistgnn evaluate {out}` runs it")
-    say(f"{'' if best else 'interrupted; '}resume with the same command and --out {out} --resume")
+        say(advice)
+    else:
+        say(f"interrupted; {advice}")
     return 128 + (max(ranks.gather(stop.number or 0)) or signal.SIGINT)
 
 
@@ -397,7 +424,7 @@ def _read_graph(
     """Return the graph, and how its features were scaled."""
     from gistgnn.graphs import Standardisation
 
-    graph = given.graph_of(args)
+    graph = graph_of(args)
     scale = Standardisation.choose(config.standardise, graph, init)
     return scale.graph(graph) if scale else graph, scale
 
@@ -418,6 +445,6 @@ def _report(out: Path, args: argparse.Namespace, *, shown: bool) -> int:
     print("\n".join(map(printable, lines)))
     written = (out / name for name in (RESULT, MODEL, REPORT))
     print(f"written: {', '.join(map(printable, written))}")
-    if missing := given.without_dataset(args):
+    if missing := without_dataset(args):
         print(missing)
     return 0

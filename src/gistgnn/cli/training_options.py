@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import UNSPLIT
-from gistgnn.cli import config_file, further_settings, options
+from gistgnn.cli import config_file, further_settings, options, values
+from gistgnn.cli.messages import fields_as_options
 from gistgnn.cli.process import leads, load_torch, seconds_of_loading, world_size
 from gistgnn.defaults import (
     DROPOUT,
@@ -53,8 +54,9 @@ def known_model(text: str) -> str:
     )
 
 
-# Where the command line differs from the field, or chooses the value unless it is given.
-_CHOSEN: dict[str, dict[str, Any]] = {
+# Arguments of `add_fields` where the command line differs from the field, or chooses the value if
+# the option is not typed.
+_SPECIAL: dict[str, dict[str, Any]] = {
     "epochs": dict(help="passes over the graph, fractions too", shown=f"{EPOCHS} for each sub-GCN"),
     "local_steps": dict(
         shown=f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"
@@ -71,7 +73,7 @@ _CHOSEN: dict[str, dict[str, Any]] = {
     ),
     "name": dict(flag="--model", dest="model", type=known_model),
     "args": dict(
-        flag="--model-args", dest="model_args", type=options.keyword, nargs="+", shown=None
+        flag="--model-args", dest="model_args", type=values.keyword, nargs="+", shown=None
     ),
     "store": dict(
         choices=(AUTO, *STORES, SHARDED), default=AUTO, shown="auto: the first in which it fits"
@@ -96,23 +98,24 @@ _SAMPLING: dict[str, dict[str, Any]] = {
     "batch_size": {"metavar": "B", "help": _DRAWS},
     "fanout": {"metavar": "K", "nargs": "+", "help": _FANOUTS},
 }
-
-
-# The fields of samplers whose options have other names.
-_OTHER_NAMES = {"method": "cluster_method", "fanouts": "fanout"}
+# The names of options, by the field of a sampler, where these differ.
+_NAMES_OF_FIELDS = {"method": "cluster_method", "fanouts": "fanout"}
 
 
 def add_training_options(parser: options.Parser, *, several: str = "") -> None:
     """Add the options of training.
 
     They are those of the data, the model, GIST, batches, the optimiser and the evaluation.
+
+    Args:
+        parser: of the command.
+        several: the help of --sub-gcns of a command that takes several m. Such a command has no
+            --method and no --metric, and adds --store and --share itself. Defaults to one m.
     """
-    # `several` is the help of --sub-gcns of a command that takes several m, and no method, store or
-    # metric.
     options.add_data_options(parser, default=DIGITS)
     config_file.add_option(parser)
     group = parser.add_group
-    add = partial(options.add_fields, special=_CHOSEN)
+    add = partial(options.add_fields, special=_SPECIAL)
     add(group("model"), ModelConfig, "name", "args", "hidden", "dropout", "norm")
     of_gist = group("GIST")
     if several:
@@ -121,18 +124,14 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
         add(of_gist, RunConfig, "sub_gcns", "method")
     add(of_gist, RunConfig.training, "local_steps", "epochs")
     text = "for the run, such as 10min: a narrow model is chosen by trials, trained, and made wide"
-    of_gist.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
+    of_gist.add_argument("--budget", type=values.duration, metavar="TIME", help=text)
     add(of_gist, RunConfig, "runner", *(() if several else ("store", "share")))
     batches = group("batches")
     text = (
         "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by "
-        "importance (LADIES, "
+        "importance (LADIES, FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, "
+        "edges or random walks (default: auto: the whole graph up to 2,000 nodes, clusters above)"
     )
-    text += (
-        "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random "
-        "walks (default: auto: "
-    )
-    text += "the whole graph up to 2,000 nodes, clusters above)"
     batches.add_argument("--sampler", choices=(FULL, *SAMPLERS), default=AUTO, help=text)
     for name, arguments in _SAMPLING.items():
         batches.add_argument(f"--{name.replace('_', '-')}", **{"type": int, **arguments})
@@ -147,7 +146,10 @@ def add_training_options(parser: options.Parser, *, several: str = "") -> None:
 
 
 def given_sub_gcns(args: argparse.Namespace) -> int | None:
-    """Return m of the options, or the ranks where a budget chooses it; None if it is not given."""
+    """Return m as --sub-gcns says; None if it does not.
+
+    A budget chooses m. Then this is the number of ranks.
+    """
     if not args.budget:
         return None if args.sub_gcns is None else int(args.sub_gcns)
     if args.sub_gcns is not None:
@@ -158,10 +160,7 @@ def given_sub_gcns(args: argparse.Namespace) -> int | None:
 
 
 def without_dataset(args: argparse.Namespace) -> str:
-    """Return what to say where --dataset was forgotten: which graph is used.
-
-    It is empty if --dataset was given.
-    """
+    """Return what to say if --dataset was forgotten: which graph is used; empty if it was not."""
     if "dataset" in args.typed:
         return ""
     return (
@@ -178,12 +177,17 @@ def title_of(args: argparse.Namespace) -> str:
 def config_from_args(
     args: argparse.Namespace, sub_gcns: int | None, store: str = "memory", title: str = ""
 ) -> RunConfig:
-    """Return the run that the options describe.
+    """Return the run that the options describe; settings are checked before torch is imported.
 
-    These are the options of `add_training_options`, of data, evaluation, seed and device.
+    Args:
+        args: the options of `add_training_options`, and of the seed and the device.
+        sub_gcns: m; None: the widths choose it.
+        store: where Θ lies.
+        title: see `load_torch`.
+
+    Raises:
+        InputError: a setting is wrong, or does not go with another one.
     """
-    # Settings are checked before torch is imported; the log says `title` first. `sub_gcns` None:
-    # the widths choose m.
     further = further_settings.further_settings(args)
     config = {
         field.name: getattr(args, field.name)
@@ -192,15 +196,19 @@ def config_from_args(
     }
     config |= {"store": store, **further["run"]}
     partitioned = config.get("partitioned")
-    split = [width for dim, width in enumerate(args.hidden, 1) if dim in (partitioned or [dim])]
-    suited = max(chosen_sub_gcns(max(split, default=1)), world_size())
-    config["sub_gcns"] = suited if sub_gcns is None else sub_gcns
     if sub_gcns is None:
+        split = [
+            width
+            for dim, width in enumerate(args.hidden, 1)
+            if partitioned is None or dim in partitioned
+        ]
+        sub_gcns = max(chosen_sub_gcns(max(split, default=1)), world_size())
         log.debug(
             "m = %d: sub-GCNs are at least %d features wide, and at most %d",
-            suited, WIDE, MOST_SUB_GCNS,
+            sub_gcns, WIDE, MOST_SUB_GCNS,
         )  # fmt: skip
-    config["model"] = _model(args, further["model"], config["sub_gcns"])
+    config["sub_gcns"] = sub_gcns
+    config["model"] = _model(args, further["model"], sub_gcns)
     config["training"] = _training(args, further["training"])
     for name, hint in setting_types(RunConfig).items():
         if name in config:
@@ -225,16 +233,18 @@ def config_from_args(
     config["device"] = choose_device(args.device)
     log.debug("device: %s", config["device"])
     config["sampler"] = _sampler(args, further["sampler"])
-    config["evaluation"] = Evaluation(
-        args.evaluation or "auto", args.evaluation_memory, **further["evaluation"]
-    )
+    with fields_as_options(options.NAMES_OF_EVALUATION):
+        config["evaluation"] = Evaluation(
+            args.evaluation or "auto", args.evaluation_memory, **further["evaluation"]
+        )
     return RunConfig(**config)
 
 
 def sizes_of(args: argparse.Namespace) -> "GraphSizes":
-    """Return the sizes of the graph; see `graph_of`.
+    """Return the sizes of the graph.
 
-    The graph is read for them unless it has a name.
+    They are those of the list of data sets if it has a name. Otherwise the graph is read, and kept
+    for `graph_of`.
     """
     from gistgnn.graphs import GraphSizes, find
     from gistgnn.utils.console import spinner
@@ -262,8 +272,7 @@ def _training(args: argparse.Namespace, further: dict[str, Any]) -> Training:
     if settings["loss"] in NAMES["loss"] and settings["loss"] not in CLASS_LOSSES:
         raise InputError(
             f"loss is {settings['loss']}, which is for numbers, and the command line trains on "
-            "classes: use "
-            f"{' or '.join(CLASS_LOSSES)}, or GIST.fit in Python"
+            f"classes: use {' or '.join(CLASS_LOSSES)}, or GIST.fit in Python"
         )
     if settings["class_weights"] == ["balanced"]:
         settings["class_weights"] = "balanced"
@@ -272,8 +281,8 @@ def _training(args: argparse.Namespace, further: dict[str, Any]) -> Training:
 
 def _model(args: argparse.Namespace, further: dict[str, Any], sub_gcns: int) -> ModelConfig:
     if ":" in args.model:
-        options_given = {"dropout": args.dropout is not None, "norm": args.norm is not None}
-        unused = [name for name, is_given in options_given.items() if is_given] + list(further)
+        unused = [name for name in ("dropout", "norm") if getattr(args, name) is not None]
+        unused += further
         if unused:
             advice = f"give it by --model-args {unused[0]}=..."
             raise InputError(f"{unused[0]} is given, but the model is {args.model}: {advice}")
@@ -290,9 +299,9 @@ def _model(args: argparse.Namespace, further: dict[str, Any], sub_gcns: int) -> 
             )
     # Merged blocks that have not learned together need the norm: GCNs without it lose up to 15
     # points.
-    normed = args.model in ("graphsage", "gin") or (args.model == "gcn" and sub_gcns > 1)
+    needs_norm = args.model in ("graphsage", "gin") or (args.model == "gcn" and sub_gcns > 1)
     begun_with = _model_of_run(getattr(args, "init", None))
-    suited_norm = begun_with.get("norm") or ("layer" if normed else ModelConfig.norm)
+    suited_norm = begun_with.get("norm") or ("layer" if needs_norm else ModelConfig.norm)
     config = ModelConfig(
         args.model,
         tuple(args.hidden),
@@ -311,9 +320,9 @@ def _model(args: argparse.Namespace, further: dict[str, Any], sub_gcns: int) -> 
 
 
 def _model_of_run(folder: str | None) -> dict[str, Any]:
-    """Return the settings of one of our models that a run has trained.
+    """Return the norm and the activation of the model in the folder of a run.
 
-    There are none where they cannot be read.
+    It is empty without a folder, for a model that is not one of ours, and where it cannot be read.
     """
     if folder is None:
         return {}
@@ -322,7 +331,7 @@ def _model_of_run(folder: str | None) -> dict[str, Any]:
     try:
         model = read_result(Path(folder) / RESULT, "").config["model"]
     except InputError:
-        return {}  # which is refused when the model is read
+        return {}  # The run is refused later, when its model is read.
     if ":" in model["name"] or model.get("own"):
         return {}
     return {"norm": model.get("norm"), "activation": model.get("activation", "relu")}
@@ -331,47 +340,45 @@ def _model_of_run(folder: str | None) -> dict[str, Any]:
 def _sampler(args: argparse.Namespace, further: dict[str, Any]) -> "Sampling | None":
     """Return the sampler of the options; None where every step sees the whole graph."""
     fields_of = {name: {field.name for field in fields(kind)} for name, kind in SAMPLERS.items()}
-    typed = {name: getattr(args, name) for name in _SAMPLING if getattr(args, name) is not None}
-    settings = {
-        ("fanouts" if name == "fanout" else name): value for name, value in typed.items()
-    } | further
+    settings = {}  # by the sampler's fields
+    for option in _SAMPLING:
+        value = getattr(args, option)
+        if value is not None:
+            settings["fanouts" if option == "fanout" else option] = value
+    settings |= further
     sampler = args.sampler
-    if (
-        sampler == AUTO
-        and not settings.keys() <= fields_of[AUTO]
-        and settings.keys() <= fields_of["clusters"]
-    ):
+    is_of_auto = settings.keys() <= fields_of[AUTO]
+    if sampler == AUTO and not is_of_auto and settings.keys() <= fields_of["clusters"]:
         sampler = "clusters"
-    for name, value in settings.items():
-        if name not in fields_of.get(sampler, ()):
-            samplers = " or ".join(other for other, names in fields_of.items() if name in names)
-            option = _OTHER_NAMES.get(name, name)
+    for field in settings:
+        if field not in fields_of.get(sampler, ()):
+            samplers = " or ".join(name for name, names in fields_of.items() if field in names)
+            option = _NAMES_OF_FIELDS.get(field, field)
             raise InputError(
                 f"{option} is given, but the sampler is {sampler}: add --sampler {samplers}"
             )
-        settings[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
     if sampler == FULL:
         return None
-    try:
+    for field, value in settings.items():
+        if isinstance(value, list) and len(value) == 1:  # one number, the same for every layer
+            settings[field] = value[0]
+    with fields_as_options(_NAMES_OF_FIELDS):
         made: Sampling = SAMPLERS[sampler](**settings)
-    except InputError as error:
-        name, *words = str(error).split(" ")
-        raise InputError(" ".join([_OTHER_NAMES.get(name, name), *words])) from None
     return made
 
 
 def seconds_left(limit: float | None) -> float | None:
     """Return what is left for training of a time that began with the process.
 
-    Returns None if there is no limit.
-
-    To write the model and the report takes about as long as it took to load torch: both are longer
-    on a busy machine.
+    Args:
+        limit: the time in seconds; None: there is no limit, and this returns None.
     """
     import psutil
 
     if limit is None:
         return None
     passed = time.time() - psutil.Process().create_time()
-    afterwards = min(seconds_of_loading.get("torch", 0.0), limit / 10)
-    return max(limit - passed - afterwards, 1e-3)
+    # To write the model and the report takes about as long as it took to load torch: both are
+    # longer on a busy machine.
+    writing = min(seconds_of_loading.get("torch", 0.0), limit / 10)
+    return max(limit - passed - writing, 1e-3)

@@ -1,6 +1,4 @@
-"""Several ways to train one model, side by side: the tables of `gistgnn compare`, and the rows of
-the paper's.
-"""
+"""Ways to train one model, side by side: the tables of `gistgnn compare` and of the paper."""
 
 import json
 import statistics
@@ -23,24 +21,20 @@ from gistgnn.utils.machine import provenance
 BELOW = 0.5  # points below the baseline's final score: the goal to which times are compared
 TIMES = (
     "Time is training time, without evaluation, of all sub-GCNs, workers or members together on "
-    "this machine. Bytes "
-    "are what each of m workers would send in the whole run, by formula."
+    "this machine. Bytes are what each of m workers would send in the whole run, by formula."
 )
 NOTES = (
     "One device is ordinary training of the full model. All methods see batches of the same kind "
-    "and use the same "
-    "kernels. Each run has a process of its own. The runs follow one another: every method with "
-    "seed 0, then with "
-    "seed 1, and so on.",
+    "and use the same kernels. Each run has a process of its own. The runs follow one another: "
+    "every method with seed 0, then with seed 1, and so on.",
     TIMES,
 )
-
-
 NORMS = "Each row has the norm that gistgnn train chooses at its m; --norm gives all rows the same."
 
-# They are not named in a row: the table has columns for two, and the others do not decide the
-# result.
-_NOT_NAMED = ("seed", "device", "evaluation", "store", "store_precision", "runner", "standardise")
+# Settings that runs of one row may differ in.
+_NOT_OF_A_ROW = (
+    "seed", "device", "evaluation", "store", "store_precision", "runner", "standardise",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -132,16 +126,16 @@ def details_of_rows(configs: Sequence[RunConfig]) -> list[str]:
 
     Which norm suits a model depends on m, and `gistgnn train` chooses it. A budget has no epochs.
     """
-    settings = [
-        {
-            "norm": f"norm {config.model.norm}",
-            "lr": f"lr {config.training.lr:g}",
-            "epochs": ""
-            if config.training.epochs is None
-            else f"{config.training.epochs:g} epochs",
-        }
-        for config in configs
-    ]
+    settings = []
+    for config in configs:
+        epochs = config.training.epochs
+        settings.append(
+            {
+                "norm": f"norm {config.model.norm}",
+                "lr": f"lr {config.training.lr:g}",
+                "epochs": "" if epochs is None else f"{epochs:g} epochs",
+            }
+        )
     differing = [name for name in settings[0] if len({row[name] for row in settings}) > 1]
     return [", ".join(filter(None, (row[name] for name in differing))) for row in settings]
 
@@ -190,7 +184,7 @@ def rows_of(records: Sequence[Sequence[Record]], details: Sequence[str] = ()) ->
 
 def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, detail: str) -> Row:
     goals = [score_of(record, split) - BELOW for record in baseline]
-    if len(goals) != len(group):  # seeds may not correspond
+    if _seeds(baseline) != _seeds(group):
         goals = [statistics.fmean(goals)] * len(group)
     sent = [
         names.bytes_sent(record, record.rounds, record.steps // record.traffic.workers)
@@ -213,6 +207,10 @@ def _row(group: Sequence[Record], baseline: Sequence[Record], split: str, detail
     )
 
 
+def _seeds(records: Sequence[Record]) -> list[int]:
+    return [record.config["seed"] for record in records]
+
+
 def score_of(record: Record, split: str = "test") -> float:
     """Return a run's score at its best validation score, in percent.
 
@@ -222,9 +220,7 @@ def score_of(record: Record, split: str = "test") -> float:
 
 
 def seconds_to(record: Record, goal: float, split: str = "test") -> float | None:
-    """Return a run's training time until its score was `goal` percent for the first time; None:
-    never.
-    """
+    """Return a run's training time until its score first was `goal` percent; None: it never was."""
     for entry, score in zip(record.history, names.history_of(record, split), strict=True):
         if score is not None and 100 * score >= goal:
             return entry["train_seconds"]
@@ -322,11 +318,11 @@ def _ratio(baseline: Sequence[float | None], other: Sequence[float | None]) -> f
 
     Returns None if a time is missing or 0.
     """
-    first = [seconds or 0.0 for seconds in baseline]
-    second = [seconds or 0.0 for seconds in other]
-    return (
-        statistics.fmean(first) / statistics.fmean(second) if all(first) and all(second) else None
-    )
+    baseline_seconds = [seconds or 0.0 for seconds in baseline]
+    other_seconds = [seconds or 0.0 for seconds in other]
+    if not (all(baseline_seconds) and all(other_seconds)):
+        return None
+    return statistics.fmean(baseline_seconds) / statistics.fmean(other_seconds)
 
 
 def speedup(row: Row, baseline: Row) -> str:
@@ -358,19 +354,14 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
 
     Raises:
         InputError: a folder has no run that can be compared, all have the same settings, or their
-            graphs differ.
+            graphs or their scores differ.
     """
-    records = {folder: read_record(folder) for folder in folders}
+    by_path: dict[Path, Path] = {}
+    for folder in folders:
+        by_path.setdefault(folder.resolve(), folder)  # One that is named twice counts once.
+    records = {folder: read_record(folder) for folder in by_path.values()}
     groups = _by_settings(records)
-    first = records[folders[0]].graph
-    for folder, record in records.items():
-        graph = record.graph
-        if any(
-            getattr(graph, fact) != getattr(first, fact)
-            for fact in ("name", "nodes", "edges", "classes")
-        ):
-            graphs = f"{folders[0]} is of the graph {first.name}, {folder} of {graph.name}"
-            raise InputError(f"{graphs}: compare runs on one graph")
+    _require_one_graph_and_score(records)
 
     def is_baseline(group: Sequence[Record]) -> bool:
         return (names.method_of(group[0]), group[0].config["sub_gcns"]) == ("gist", 1)
@@ -382,12 +373,31 @@ def compare_runs(folders: Sequence[Path]) -> tuple[list[Row], dict[str, Any]]:
     if len(machines) > 1:
         notes.append("The runs were made on different machines: their times cannot be compared.")
     return rows, {
-        **table_record(f"{len(records)} runs on {first.name}", rows, ordered),
+        **table_record(f"{len(records)} runs on {ordered[0][0].graph.name}", rows, ordered),
         "machine": "; ".join(machines),
         "provenance": provenance("cpu"),
         "notes": [*notes, TIMES],
         "config": {str(folder): record.config for folder, record in records.items()},
     }
+
+
+def _require_one_graph_and_score(records: Mapping[Path, Record]) -> None:
+    """Refuse runs on several graphs, or whose models were selected by different scores."""
+    first_folder, first = next(iter(records.items()))
+    for folder, record in records.items():
+        if any(
+            getattr(record.graph, fact) != getattr(first.graph, fact)
+            for fact in ("name", "nodes", "edges", "classes")
+        ):
+            raise InputError(
+                f"{first_folder} is of the graph {first.graph.name}, {folder} of "
+                f"{record.graph.name}: compare runs on one graph"
+            )
+        if record.metric.name != first.metric.name:
+            raise InputError(
+                f"the score of {first_folder} is {first.metric.name}, that of {folder} "
+                f"{record.metric.name}: compare runs with one --metric"
+            )
 
 
 def _by_settings(records: Mapping[Path, Record]) -> list[list[Record]]:
@@ -418,7 +428,8 @@ def _by_settings(records: Mapping[Path, Record]) -> list[list[Record]]:
 def _notes_on(records: Mapping[Path, Record]) -> list[str]:
     """Return what a reader has to know of some runs.
 
-    This names those that did not end as they should, and those on other data.
+    This names those that did not end as they should, those with estimated scores, and those on
+    other data.
     """
     notes = []
     for folder, record in records.items():
@@ -426,6 +437,8 @@ def _notes_on(records: Mapping[Path, Record]) -> list[str]:
             notes.append(f"{folder} was interrupted: its scores and times are those so far.")
         if record.diverged is not None:
             notes.append(f"{folder} diverged: {record.diverged}.")
+        if record.evaluation.get("exact") is False:
+            notes.append(f"{folder} was evaluated in parts: its scores are estimates.")
     first, *later = records
     digests = {folder: record.fingerprint.get("graph", {}) for folder, record in records.items()}
     for folder in later:
@@ -445,18 +458,24 @@ def _settings(record: Record) -> dict[str, Any]:
     """
     config = record.config
     sampler = config["sampler"] or {"name": "full"}
-    # 0: by a budget
-    training = {key: value for key, value in config["training"].items() if key != "epochs" or value}
+    of_model = {
+        key: value for key, value in config["model"].items() if key not in ("name", "hidden")
+    }
+    training = dict(config["training"])
+    if not training.get("epochs"):  # The run had a budget.
+        training.pop("epochs", None)
+    elsewhere = ("model", "training", "sampler")
+    of_run = {
+        key: value
+        for key, value in config.items()
+        if key not in _NOT_OF_A_ROW and key not in elsewhere
+    }
     return {
         "model": names.model_of(record),
-        **{key: value for key, value in config["model"].items() if key not in ("name", "hidden")},
+        **of_model,
         **training,
         "sampler": " ".join(map(str, sampler.values())),
-        **{
-            key: value
-            for key, value in config.items()
-            if key not in (*_NOT_NAMED, "model", "training", "sampler")
-        },
+        **of_run,
     }
 
 
@@ -477,7 +496,9 @@ def _details(settings: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _setting(name: str, value: Any) -> str:
-    """Return a setting in a few words; the model and the sampler name themselves."""
-    if name in ("model", "sampler"):
-        return f"{'sampler ' if name == 'sampler' else ''}{value}"
+    """Return a setting in a few words."""
+    if name == "model":
+        return str(value)
+    if name == "sampler":
+        return f"sampler {value}"
     return f"{name.replace('_', ' ')} {value if isinstance(value, str) else json.dumps(value)}"

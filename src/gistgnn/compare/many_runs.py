@@ -1,6 +1,4 @@
-"""Many runs: each trains in a process of its own, and is kept in a file, so that an interrupted
-command resumes.
-"""
+"""Many runs, each in a process and a file of its own, so that an interrupted command resumes."""
 
 import json
 import logging
@@ -36,15 +34,14 @@ log = logging.getLogger(__name__)
 class RunStore:
     """A folder of finished runs, one JSON file for each.
 
-    A run is found again by its fingerprint, so by what is in the file of its graph and not by the
-    file's name; and by what its times depend on beside it: the device, the runner, and the version
-    of gistgnn.
+    A run is found again by its fingerprint: by what is in the file of its graph, and not by the
+    file's name. What its times depend on has to be the same, too: the device, the runner, and the
+    version of gistgnn.
 
     Args:
         directory: the folder; it is made with the first file.
         data_root: where data sets are.
-        trains: whether runs that are missing are trained. If not, tables show the runs that there
-            are.
+        trains: whether missing runs are trained. If not, tables show the finished runs alone.
     """
 
     def __init__(self, directory: Path, data_root: str, *, trains: bool = True) -> None:
@@ -209,7 +206,7 @@ def train_run(
 
 
 def _read(path: Path, read: Callable[..., T]) -> T | None:
-    """Return the content of a file; None if it is missing or damaged."""
+    """Return the content of a file; None if it is missing, or damaged, which is logged."""
     if not path.exists():
         return None
     try:

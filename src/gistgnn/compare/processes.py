@@ -1,5 +1,6 @@
-"""Processes in which runs train, one for each: the memory of a run is free when it ends, and any
-may be killed.
+"""Processes in which runs train, one for each.
+
+So the memory of a run is free when it ends, and one that is killed does not end the others.
 """
 
 import multiprocessing

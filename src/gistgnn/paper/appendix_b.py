@@ -24,8 +24,6 @@ from gistgnn.sampling import forward, whole_graph
 from gistgnn.utils import duration, size
 
 PASSES = 5  # of each model, for the median
-
-
 NOTE_ON_LOCAL_SGD = (
     "Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in the "
     "authors' code. What a worker sends is computed by formula. The paper's times are on as "

@@ -1,4 +1,4 @@
-"""Experiments on large graphs (appendix A.4): groups of runs, on one device and on ranks.
+"""Groups of runs on large graphs (appendix A.4), on one device and on ranks.
 
 On ranks they are timed as the paper timed them.
 """
@@ -22,7 +22,7 @@ CLUSTERS = 15_000  # the paper's c
 NODES = {"reddit": 232_965, "amazon2m": 2_449_029}  # of the paper's graphs
 EVALUATIONS = 30  # of a run
 
-# These settings are those of the authors' code.
+# The settings of the authors' code that differ from our defaults.
 PLAIN: dict[str, Any] = {"schedule": "constant", "optimizer_state": "reset"}
 
 NONE = "–"  # there was no such run, or it has no such number

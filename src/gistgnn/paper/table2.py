@@ -23,8 +23,6 @@ from gistgnn.runs import ModelConfig, RunConfig
 GAT_FACTOR = 4
 HEADS = 4  # of GAT
 OF_GAT = f"GAT has {HEADS} heads, which share its features"
-
-
 COLUMNS = (
     "data set",
     "model",

@@ -39,14 +39,13 @@ NOT_RUN = "not run"  # it fits there, but not on this machine
 Size = tuple[int, int]  # m and d
 
 
-# `layers` are every L, the number of hidden layers. A run may take `device_memory` bytes of the
-# device.
 @dataclass(frozen=True)
 class UltraWide(Experiment):
     """Table 3; see `Experiment`. Epochs are split over the sub-GCNs.
 
-    Θ lies in `store`. It defaults to the host's memory, as the authors have it; with one device to
-    the device's.
+    `layers` are every L, the number of hidden layers. A run may take `device_memory` bytes of the
+    device. Θ lies in `store`. It defaults to the host's memory, as the authors have it; with one
+    device to the device's.
     """
 
     layers: tuple[int, ...] = (2,)

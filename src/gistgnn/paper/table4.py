@@ -24,8 +24,6 @@ WIDTH = 256
 DROPOUT = 0.2
 LADIES = "LADIES"  # what the batches of a group are
 CLUSTERS = "clusters"
-
-
 COLUMNS = (
     "data set",
     "batches",
@@ -40,12 +38,12 @@ COLUMNS = (
 )
 
 
-# No local steps: 500 on graphs of Reddit's shape, 50 on smaller ones, which take fewer steps.
 @dataclass(frozen=True)
 class Ladies(Experiment):
     """Table 4; see `Experiment`.
 
-    GraphSAGE on clusters, as in Table 2, trains beside it, to compare speed-ups.
+    GraphSAGE on clusters, as in Table 2, trains beside it, to compare speed-ups. `local_steps`
+    default to 500 on graphs of Reddit's shape, and to 50 on smaller ones, which take fewer steps.
     """
 
     layers: tuple[int, ...] = (2, 3, 4)

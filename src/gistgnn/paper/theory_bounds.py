@@ -1,7 +1,4 @@
-"""Section 4 and appendix C: the GCN of the analysis, beside the bounds and predictions.
-
-GIST trains it.
-"""
+"""Section 4 and appendix C: GIST trains the GCN of the analysis, beside its bounds."""
 
 import hashlib
 import math
@@ -37,14 +34,15 @@ class Cell:
     zeta: int
 
 
-# Data sets are `load_problem`'s names; `nodes` are taken of one from outside. `epochs` are the
-# local steps of every sub-GCN. The first of `widths` (d_1), m and ζ are the base, from which one at
-# a time is varied.
 @dataclass(frozen=True)
 class Theory(Experiment):
     """Compares the training error with the bounds; see `Experiment`.
 
     It also measures how the error depends on d_1, m and ζ.
+
+    Data sets have the names of `load_problem`; of one that is not built in, `nodes` are taken.
+    `epochs` are the local steps of every sub-GCN. The first of `widths` (d_1), of `sub_gcns` (m)
+    and of `local_steps` (ζ) are the base, from which one at a time is varied.
     """
 
     widths: tuple[int, ...] = (16384, 4096, 65536)
@@ -138,9 +136,10 @@ class Theory(Experiment):
     def rows_on_bounds(
         self, name: str, problem: Problem, by_cell: Mapping[Cell, Measured]
     ) -> list[list[str]]:
-        """Return rows on the bounds.
+        """Return rows that say how often the errors stay below the bounds.
 
-        They say in how many settings the mean error, and in how many runs the error, is below.
+        The theorem's bound is compared with the mean error of each setting, the proved one with
+        the error of each run.
         """
         results = [result for cell, result in by_cell.items() if cell.dataset == name]
         below = [is_below(result["error"], result["printed"]) for result in results]

@@ -1,7 +1,4 @@
-"""How the kernels, and the error that GIST adds, depend on d_1, m and ζ.
-
-Measurements stand beside what the analysis says.
-"""
+"""How the kernels, and the error that GIST adds, depend on d_1, m and ζ, beside the analysis."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,14 +13,14 @@ REMAINING = ((2, 1), (2, 4), (4, 1))  # m and ζ of the remaining error
 GENTLE_STEPS = (1, 2, 4)  # ζ of the remaining error for small steps, at m = 2
 SPLITS = (2, 4, 8)  # m of the remaining error for small steps, at ζ = 1
 STEPS = (1, 2, 4, 8, 16, 32)  # ζ of the error that a round adds
-GENTLE = 16  # the small steps are the recommended η for m = 2, divided by these
-OWN = 4
+# Small steps are the recommended η for m = 2, divided by one of these numbers.
+GENTLE = 16
+OWN = 4  # at m = 2, where every m has a step of its own, η ∝ 1/m, as in the theorem
 SHORT = 400
-# This times m² is the number of rounds: with η ∝ 1/m, as the theorem's step, ηλ_0 is proportional
-# to 1/m².
-OWN_ENOUGH = 25
-ENOUGH = 120  # rounds; the error has settled after half of them
-GENTLE_ENOUGH = 400  # local steps if steps are small; likewise
+# The rounds after which an error has settled; its mean over the second half is measured.
+ENOUGH = 120
+GENTLE_ENOUGH = 400  # local steps, with small steps
+OWN_ENOUGH = 25  # times m²: with η ∝ 1/m, ηλ_0 is proportional to 1/m²
 SAMPLES = 5000  # of θ, for the leading order
 SHARE = 0.05  # convergence is compared by when the error reaches this share of the initial error
 # The largest share that the initial error may have in what is measured as the remaining error.
@@ -35,7 +32,7 @@ Measured = Mapping[str, float]
 
 
 def middle_of(widths: Sequence[int]) -> int:
-    """Return the d_1 of what does not depend on several."""
+    """Return the d_1 at which is measured what does not depend on d_1."""
     return widths[len(widths) // 2]
 
 

@@ -11,17 +11,24 @@ from gistgnn.storage.record import Record
 from gistgnn.utils.formats import duration, percent, plural, size
 
 _METHODS = {
-    "gist": "GIST", "budget": "a budget", "parts": "parts", "data-parallel": "data parallel",
+    "gist": "GIST",
+    "budget": "a budget",
+    "parts": "parts",
+    "data-parallel": "data parallel",
     "local-sgd": "local SGD",
     "ensemble": "ensemble",
-}  # fmt: skip
+}
 ONE_DEVICE = "one device"
+# Scores that are shares from 0 to 1, and those that are other numbers.
 _SHARES = {
-    "accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1", "f1_parts": "mean F1 "
-                                                                                        "of parts",
-    "balanced_accuracy": "balanced accuracy", "roc_auc": "ROC AUC", "average_precision": "average "
-                                                                                         "precision",
-}  # fmt: skip
+    "accuracy": "accuracy",
+    "f1_micro": "micro F1",
+    "f1_macro": "macro F1",
+    "f1_parts": "mean F1 of parts",
+    "balanced_accuracy": "balanced accuracy",
+    "roc_auc": "ROC AUC",
+    "average_precision": "average precision",
+}
 _NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square error"}
 # Points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2.
 COSTLY = 1.0

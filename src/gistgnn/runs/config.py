@@ -269,9 +269,9 @@ class RunConfig:
 
     @property
     def _split_widths(self) -> list[int]:
-        """The widths of the hidden layers that are split into blocks.
+        """The widths of the hidden layers that are split into blocks, for `complete`.
 
-        They are left out where learning rates follow the widths by muP.
+        It is empty where learning rates follow the widths by muP.
         """
         if self.method in UNSPLIT or self.sub_gcns == 1 or self.width_scaling == "mup":
             return []
@@ -299,24 +299,25 @@ class RunConfig:
             raise InputError(
                 f"d_{unknown[0]} cannot be partitioned: the model has d_0 (inputs) to d_{layers}"
             )
-        first = 0 if 0 in partitioned else 1  # the axes are d_first, d_first+1, ...
+        # The axes of the model are d_first, d_first+1, ...: the inputs are one if they are split.
+        first = 0 if 0 in partitioned else 1
 
         def build(widths: tuple[int, ...]) -> "nn.Module":
-            return self.model.build(
-                *((features, widths) if first else (widths[0], widths[1:])), classes
-            )
+            if first == 0:
+                return self.model.build(widths[0], widths[1:], classes)
+            return self.model.build(features, widths, classes)
 
         options: dict[str, Any] = {}
         if self.method not in UNSPLIT:
             whole_axes = [dim - first for dim in range(first, layers + 1) if dim not in partitioned]
             options = {
-                "input_axis": None if first else 0,
+                "input_axis": 0 if first == 0 else None,
                 "whole": whole_axes,
                 "partition": self.partition,
             }
         trainer: GIST = METHODS[self.method](
             build,
-            self.model.hidden if first else (features, *self.model.hidden),
+            (features, *self.model.hidden) if first == 0 else self.model.hidden,
             self.sub_gcns,
             **options,
             seed=self.seed,
@@ -336,15 +337,15 @@ class RunConfig:
 
         `hooks` are the arguments of `GIST.fit` that do not change the result.
         """
-        return gist.fit(graph, self.training, **{**self._options, **hooks})
+        return gist.fit(graph, self.training, **{**self._fit_arguments, **hooks})
 
     def fingerprint(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Fingerprint":
         """Return the fingerprint of this run; for the arguments see `fit`."""
-        return gist.fingerprint(graph, self.training, **{**self._options, **hooks})
+        return gist.fingerprint(graph, self.training, **{**self._fit_arguments, **hooks})
 
     @property
-    def _options(self) -> dict[str, Any]:
-        """The arguments of `GIST.fit` that decide the result."""
+    def _fit_arguments(self) -> dict[str, Any]:
+        """The arguments of `GIST.fit` that decide the result, beside the settings of training."""
         return {
             name: getattr(self, name)
             for name in ("sampler", "runner", "inductive", "evaluation", "standardise")

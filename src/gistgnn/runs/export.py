@@ -93,6 +93,8 @@ def export(
     Raises:
         InputError: there are such files, they cannot be written, or the model cannot be exported.
     """
+    # The run may be ".", which has neither a name nor a parent of its own.
+    run = run if run.name not in ("", "..") else run.resolve()
     out = out or run.parent / f"{run.resolve().name}{form.suffix}"
     if not form.files and out.suffix != form.suffix:
         raise InputError(f"out is {out}, expected a name that ends in {form.suffix}")

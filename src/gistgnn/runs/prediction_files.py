@@ -63,7 +63,7 @@ def write_predictions(
     multi_label = graph.multi_label
     with replacing(path) as temporary:
         classes = probabilities = torch.empty(0)
-        for piece, (places, logits) in enumerate(outputs):
+        for piece, (numbers, logits) in enumerate(outputs):
             labels = predicted_labels(logits, multi_label)
             logits = logits / temperature
             scores = logits.sigmoid() if multi_label else logits.softmax(dim=1)
@@ -78,7 +78,7 @@ def write_predictions(
                 tensors = temporary_tensors(specs, path.parent)
                 classes = tensors["classes"]
                 probabilities = tensors["probabilities"]
-            rows = places if isinstance(places, slice) else places.cpu()
+            rows = numbers if isinstance(numbers, slice) else numbers.cpu()
             classes[rows] = labels.cpu()
             probabilities[rows] = scores.cpu()
         _note_empty(_is_empty(classes), ids)
@@ -93,18 +93,18 @@ def write_predictions(
 
 def first_outputs(outputs: Iterable[Output], nodes: int) -> Iterator[Output]:
     """Yield the outputs of the first nodes of a graph alone, by number."""
-    for places, logits in outputs:
-        if isinstance(places, slice):
-            places = torch.arange(places.start, places.stop)
-        is_first = places < nodes
+    for numbers, logits in outputs:
+        if isinstance(numbers, slice):
+            numbers = torch.arange(numbers.start, numbers.stop)
+        is_first = numbers < nodes
         if bool(is_first.any()):
-            yield places[is_first], logits[is_first.to(logits.device)]
+            yield numbers[is_first], logits[is_first.to(logits.device)]
 
 
-def renumbered_outputs(outputs: Iterable[Output], numbers: Tensor) -> Iterator[Output]:
-    """Yield outputs by other numbers of their nodes: ``numbers[k]`` in place of k."""
-    for places, logits in outputs:
-        yield numbers[places if isinstance(places, slice) else places.cpu()], logits
+def renumbered_outputs(outputs: Iterable[Output], new_numbers: Tensor) -> Iterator[Output]:
+    """Yield outputs by other numbers of their nodes: ``new_numbers[k]`` in place of k."""
+    for numbers, logits in outputs:
+        yield new_numbers[numbers if isinstance(numbers, slice) else numbers.cpu()], logits
 
 
 def _is_empty(classes: Tensor) -> Tensor:

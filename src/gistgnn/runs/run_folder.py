@@ -189,9 +189,12 @@ def open_run(
     """Return a finished run's configuration, record, and model in evaluation mode.
 
     Large weights are mapped.
+
+    Args:
+        out: the folder of the run.
+        build: for a model of the user's own, the function that was given to `GIST`, or to --model.
+            Without it such a model is refused: code that result.json names does not run unasked.
     """
-    # `build` makes a model of the user's own, and was given to `GIST`, or to --model. Without it
-    # such a model is refused: the code that result.json names does not run unasked.
     record = read_record(out)
     check_files(out, record)
     config = config_of(record)
@@ -199,11 +202,10 @@ def open_run(
     is_users_own = model.get("own") or config.model.own
     if is_users_own and build is None:
         command = config.model.name if config.model.own else "package.module:function"
-        fault = (
-            f"the model of {out} is a {model['name']} of your own: give the function that "
-            "builds it (--model"
+        raise InputError(
+            f"the model of {out} is a {model['name']} of your own: give the function that builds "
+            f"it (--model {command}, or load_run(folder, build))"
         )
-        raise InputError(f"{fault} {command}, or load_run(folder, build))")
     try:
         features = record.graph.features
         classes = record.graph.classes
@@ -241,9 +243,13 @@ def open_run(
 def check_model(out: Path, trained: dict[str, Any], model: nn.Module) -> None:
     """Refuse a model with other layers than the one that was trained.
 
-    Where only an attribute differs, a note is logged. The tensors of another model may fit all the
-    same: a norm or an activation need not have any. `trained` is what the fingerprint says of the
-    model.
+    The tensors of another model may fit all the same: a norm or an activation need not have any.
+    Where only an attribute differs, a note is logged.
+
+    Args:
+        out: the folder of the run.
+        trained: what the fingerprint of the run says of its model.
+        model: the one that was built.
     """
     built = plain(module_facts(model))
     for name in dict.fromkeys((*built, *trained)):
