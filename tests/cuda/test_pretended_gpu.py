@@ -43,6 +43,10 @@ def test_tensors_of_two_devices_are_refused() -> None:
         for operation in (lambda: here + there, lambda: SparseMatrix.from_dense(here) @ there):
             with pytest.raises(RuntimeError, match="same device"):
                 operation()
+        there_too = torch.tensor([1, 0], device="cuda:0")
+        assert there[there_too.cpu()].cpu().tolist() == [[0, 1], [1, 0]]
+        with pytest.raises(RuntimeError, match="indices"):
+            here[there_too]
         with pytest.raises(TypeError):
             there.numpy()
 

@@ -179,7 +179,11 @@ def _check(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[torch.Ten
     """Refuse tensors of the host beside tensors of the GPU, as torch does."""
     if func in _COPIES or not any(isinstance(tensor, OnGPU) for tensor in tensors):
         return
-    if func in _TAKES_INDICES:  # indices may be on the host
+    if func in _TAKES_INDICES:  # indices may be on the host, but not of a tensor on the host alone
+        if not isinstance(args[0], OnGPU) and any(isinstance(index, OnGPU) for index in args[1]):
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+            )
         tensors = [value for value in (args[0], *args[2:]) if isinstance(value, torch.Tensor)]
     lists = (
         []
