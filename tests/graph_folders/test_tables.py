@@ -403,7 +403,11 @@ BROKEN: list[tuple[str, bytes, str]] = [
         b"y,split,age\n0,train,None\n",
         "nodes.csv: age of node 0 is missing ('None'); expected a number",
     ),
-    ("nodes", b"y,split,age\na,train,\n", "nodes.csv: age of node 0 is missing; expected a number"),
+    (
+        "nodes",
+        b"y,split,age\na,train,\nb,train,1\n",
+        "nodes.csv: age of node 0 is missing; expected a number",
+    ),
     (
         "edges",
         b"source,target\n0,1,2\n",
