@@ -13,6 +13,7 @@ from tests.helpers.fitting import fit, gcn
 from tests.helpers.pretended_gpu import OnGPU, pretended_gpu
 
 from .runs import SAMPLING, close, trained
+from .test_same_as_cpu import RUNS as RUNS_ON_GPU
 
 RUNS: list[tuple[str, dict[str, Any]]] = [
     ("graphsage batch 2", {"sampler": SAMPLERS["clusters"](**SAMPLING["clusters"]), "epochs": 12}),
@@ -20,11 +21,12 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
         "pyg gat layer_norm cat",
         {"kind": "host", "runner": "fused", "clip_norm": 0.5, "class_weights": "balanced"},
     ),
+    *RUNS_ON_GPU,
 ]
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize(("model", "options"), RUNS, ids=[model for model, _ in RUNS])
+@pytest.mark.one_in(len(RUNS))
+@pytest.mark.parametrize(("model", "options"), RUNS, ids=str)
 def test_a_run_stays_on_the_gpu_and_trains_the_theta_of_the_cpu(
     model: str, options: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -61,7 +61,7 @@ def test_dropout_differs_from_step_to_step_and_follows_from_the_seed(made: list[
     def losses(seed: int) -> list[float]:
         gist = GIST(
             lambda widths: model("graphsage", widths, dropout=0.5),
-            64,
+            (64, 64),
             1,
             device="cuda",
             width_scaling="none",
