@@ -211,6 +211,8 @@ def test_a_metric_that_cannot_score_the_validation_nodes_is_refused_before_train
     alone = replace(GRAPH, val=GRAPH.val & (GRAPH.y == 0))
     with refused("roc_auc cannot score the validation nodes", "class 0, 1, 2"):
         fit(make(), graph=alone, metric="roc_auc", callbacks=callbacks)
+    with refused("average_precision cannot score the validation nodes", "class 1, 2"):
+        fit(make(), graph=alone, metric="average_precision", callbacks=callbacks)
     for metric in (lambda *_: float("nan"), lambda *_: 1 / 0, lambda *_: "good"):
         with refused("cannot score the validation nodes"):
             fit(make(), metric=metric, callbacks=callbacks)

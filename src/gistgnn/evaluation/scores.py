@@ -442,28 +442,37 @@ def score_of_outputs(metric: Metric, logits: Tensor, targets: Tensor) -> float:
     if missing and not any(metric is NAMED[name] for name in OF_PREDICTIONS):
         raise InputError(f"the outputs of {missing:,} of the {len(logits):,} nodes are not finite")
     if metric is NAMED["roc_auc"]:
-        classes = _classes_of_all_or_none(targets, logits.shape[1])
-        if classes:
-            listed = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
+        counts = _nodes_of_classes(targets, logits.shape[1])
+        if bool((undefined := (counts == 0) | (counts == len(targets))).any()):
             raise InputError(
                 "it needs nodes with and without each class, and all or none of these have class "
-                f"{listed}"
+                f"{_list_classes(undefined)}"
+            )
+    if metric is NAMED["average_precision"]:
+        undefined = _nodes_of_classes(targets, logits.shape[1]) == 0
+        if targets.dim() == 1 and len(undefined) == 2:
+            undefined[0] = False  # Of two classes it is the precision of the second.
+        if bool(undefined.any()):
+            raise InputError(
+                f"it needs nodes of each class, and none of these have class "
+                f"{_list_classes(undefined)}"
             )
     if metric is NAMED["r2"] and len(targets) < 2:
         raise InputError(f"it needs two nodes, and there is {len(targets)}")
     return metric(logits.clone(), targets.clone())  # A user's function may write into them.
 
 
-def _classes_of_all_or_none(targets: Tensor, classes: int) -> list[int]:
-    """Return the classes that all nodes have, or no node has.
-
-    The targets are classes [n] or labels [n, K].
-    """
+def _nodes_of_classes(targets: Tensor, classes: int) -> Tensor:
+    """Return how many nodes have each class: [C]. The targets are classes [n] or labels [n, K]."""
     if targets.dim() == 1:
-        counts = torch.bincount(targets.long(), minlength=classes)
-    else:
-        counts = targets.long().sum(dim=0)
-    return ((counts == 0) | (counts == len(targets))).nonzero().flatten().tolist()
+        return torch.bincount(targets.long(), minlength=classes)
+    return targets.long().sum(dim=0)
+
+
+def _list_classes(mask: Tensor) -> str:
+    """Return the numbers of the classes in a mask, [C], in words: the first five."""
+    classes = mask.nonzero().flatten().tolist()
+    return ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
 
 
 @contextmanager
