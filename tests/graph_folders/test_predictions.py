@@ -172,6 +172,11 @@ def test_classes_that_are_texts_keep_their_names(
         succeeds("evaluate", out, "--dataset", tmp_path / f"{name}.npz", "--json")
         scores.append(json.loads(capsys.readouterr().out)["test"]["accuracy"])
     assert scores[0] == scores[1]
+    # A graph whose classes are numbers: a note says which names they are taken for.
+    write_npz(tmp_path / "numbers.npz", graph, graph.y.numpy())
+    succeeds("evaluate", out, "--dataset", tmp_path / "numbers.npz")
+    first, second, third = (repr(str(name)) for name in sorted(NAMES))
+    assert f"0 for {first}, 1 for {second}, 2 for {third}" in capsys.readouterr().err
     write_npz(tmp_path / "other.npz", graph, np.where(few == "", "other", few))
     assert run("evaluate", out, "--dataset", tmp_path / "other.npz") == 2
     assert "other has the class 'other'; expected one of" in capsys.readouterr().err

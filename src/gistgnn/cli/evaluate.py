@@ -243,6 +243,13 @@ def _numbered_as(names: list[str], graph: "Graph") -> "Graph":
         expected = f"one of {', '.join(names)}" if names else "numbers, as in the graph of the run"
         raise InputError(f"{graph.name} has the class {unknown[0]!r}; expected {expected}")
     if not graph.class_names:
+        if names:
+            log.warning(
+                "the classes of %s are numbers, and are taken for the names of the run's: %s",
+                graph.name,
+                ", ".join(f"{number} for {name!r}" for number, name in enumerate(names[:5]))
+                + (", ..." if len(names) > 5 else ""),
+            )
         return graph
     # A node without a label has -1, which indexes the last entry: it stays -1.
     numbers = torch.tensor([*map(names.index, graph.class_names), -1], device=graph.y.device)
