@@ -1,5 +1,6 @@
 """Runs on a pretended GPU: no operation has tensors of two devices, and Θ is the CPU's."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +8,14 @@ import pytest
 import torch
 
 from gistgnn import GIST
+from gistgnn.evaluation import Evaluation
 from gistgnn.nn import SparseMatrix
 from gistgnn.sampling.registry import SAMPLERS
 from tests.helpers.fitting import fit, gcn
+from tests.helpers.models import every_model
 from tests.helpers.pretended_gpu import OnGPU, pretended_gpu
 
-from .runs import SAMPLING, close, trained
+from .runs import GRAPH, SAMPLING, SETTINGS, close, left, trained
 from .test_same_as_cpu import RUNS as RUNS_ON_GPU
 
 RUNS: list[tuple[str, dict[str, Any]]] = [
@@ -34,6 +37,34 @@ def test_a_run_stays_on_the_gpu_and_trains_the_theta_of_the_cpu(
     with pretended_gpu():
         found = trained(model, "cuda", tmp_path / "cuda", **options)
     close(found, expected)
+
+
+def trained_on_words(model: str, device: str, method: Any) -> dict[str, torch.Tensor]:
+    """Train inductively on sparse features, by clusters; return Θ."""
+    build, widths = every_model()[model]
+    widths = 12 if isinstance(widths, int) else (12, 12)
+    words = (GRAPH.x * (GRAPH.x > 2)).to_sparse_csr()
+    gist = GIST(build, widths, 2, device=device)
+    sampler = SAMPLERS["clusters"](**SAMPLING["clusters"])
+    gist.fit(
+        replace(GRAPH, x=words),
+        sampler=sampler,
+        inductive=True,
+        evaluation=Evaluation(method, parts=4 if method == "parts" else None),
+        standardise=False,
+        **{**SETTINGS, "epochs": 6},
+    )
+    return left(gist)
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("model", ["gcn layer 2", "pyg graphsage None cat"])
+@pytest.mark.parametrize("method", ["layers", "whole", "parts"])
+def test_sparse_features_stay_on_the_gpu(model: str, method: str) -> None:
+    expected = trained_on_words(model, "cpu", method)
+    with pretended_gpu():
+        actual = trained_on_words(model, "cuda", method)
+    close(actual, expected)
 
 
 def test_tensors_of_two_devices_are_refused() -> None:

@@ -59,6 +59,19 @@ class OnGPU(torch.Tensor):
     def numpy(self, **_: Any) -> Any:
         raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first")
 
+    # For torch itself, a wrapper of a sparse tensor is dense.
+    def to_dense(self, *arguments: Any, **options: Any) -> torch.Tensor:
+        if self.held.layout is torch.strided:
+            return super().to_dense(*arguments, **options)
+        return OnGPU(self.held.to_dense(*arguments, **options))
+
+    def to(self, *arguments: Any, **options: Any) -> torch.Tensor:
+        if self.held.layout is torch.strided:
+            return super().to(*arguments, **options)
+        device, dtype, _, _ = torch._C._nn._parse_to(*arguments, **options)
+        held = self.held if dtype is None else self.held.to(dtype)
+        return held.clone() if device is not None and device.type == "cpu" else OnGPU(held)
+
     device = property(lambda self: GPU)
     is_cuda = property(lambda self: True)
     is_cpu = property(lambda self: False)
