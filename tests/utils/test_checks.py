@@ -35,9 +35,9 @@ REFUSED: list[tuple[Any, tuple[Any, ...], str]] = [
 ]
 
 
-def test_what_is_refused_and_what_is_not() -> None:
-    for check, arguments, said in REFUSED:
-        with refused(said):
+def test_bad_arguments_are_refused_and_the_ends_of_ranges_are_not() -> None:
+    for check, arguments, message in REFUSED:
+        with refused(message):
             check(*arguments)
     for number in (0, -0.0, 1e-320, 1e308, 7):
         checks.check_number("lr", number)
