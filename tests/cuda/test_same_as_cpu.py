@@ -51,7 +51,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("model", "options"), RUNS, ids=str)
-def test_it_trains_the_theta_of_the_cpu(
+def test_a_run_on_a_gpu_trains_the_theta_of_the_cpu(
     model: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     agree(model, tmp_path, **options)

@@ -86,7 +86,7 @@ def test_a_model_computes_the_same_as_a_module_of_pyg(name: str, norm: str) -> N
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", MODELS)
-def test_it_trains_on_as_the_model_does(name: str, norm: str) -> None:
+def test_a_converted_model_trains_on_as_the_model_does(name: str, norm: str) -> None:
     """The scaling stays as it is, a batch norm goes on from its statistics, gradients are equal."""
     model = scaled(trained(name, (4, 3), norm=norm))
     converted = to_pyg(model)
@@ -139,7 +139,7 @@ def test_the_python_of_a_model_makes_it(name: str) -> None:
         assert "gistgnn" not in "".join([*conversion.imports, *conversion.definitions])
 
 
-def test_it_is_copied_and_pickled_as_any_module() -> None:
+def test_a_converted_model_is_copied_and_pickled_as_any_module() -> None:
     x, edges, _ = inputs(3)
     for name in MODELS:
         converted = to_pyg(scaled(trained(name, (4, 3))))

@@ -71,7 +71,7 @@ def trainings(draw: st.DrawFn) -> Training:
     whole_axes=st.sampled_from([(), (0,)]),
 )
 @example("gin", "batch", (7, 4), 4, 1, "clusters", SGD, ())  # equal values
-def test_it_equals_the_in_turn_runner(
+def test_the_fused_runner_equals_the_in_turn_runner(
     name: str,
     norm: str,
     widths: tuple[int, ...],
@@ -142,14 +142,18 @@ OTHERS: list[tuple[Case, dict[str, Any]]] = [
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("case", "options"), OTHERS)
-def test_it_equals_the_in_turn_runner_for_other_models(case: Case, options: dict[str, Any]) -> None:
+def test_the_fused_runner_equals_the_in_turn_runner_for_other_models(
+    case: Case, options: dict[str, Any]
+) -> None:
     assert runners_agree(case, 3, SAMPLERS["full"], Training(9, lr=0.05, **options)) == []
 
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("norm", ["layer", "batch"])
-def test_it_equals_the_in_turn_runner_where_classes_are_many(name: str, norm: str) -> None:
+def test_the_fused_runner_equals_the_in_turn_runner_where_classes_are_many(
+    name: str, norm: str
+) -> None:
     """The output layer then leaves out nodes without a loss."""
     case: Case = lambda widths: MODELS[name](F, widths, 60, norm=norm), (8, 6)
     assert runners_agree(case, 2, SAMPLERS["clusters"], SGD) == []

@@ -138,7 +138,7 @@ def values(module: nn.Module) -> list[list[float]]:
     return [t.tolist() for t in named_tensors(module).values()]
 
 
-def test_a_sub_gcn_trained_alone_is_the_same() -> None:
+def test_a_sub_gcn_trained_alone_is_as_one_trained_with_others() -> None:
     """Where and after what a sub-GCN trains does not matter, dropout included."""
     together, alone = (GIST(*dropping(), 3).begin_round() for _ in range(2))
     InTurn()(together, FULL, TRAINING, StepRange(0, 3, 9), seed=5)

@@ -179,7 +179,7 @@ def test_some_columns_of_sparse_features_share_the_structure() -> None:
         assert torch.equal(selected.dense, x[:, columns])
 
 
-def test_forwards_that_are_refused() -> None:
+def test_forwards_that_cannot_be_called_are_refused() -> None:
     def typed(self: nn.Module, g: Data) -> Tensor:
         return g.x
 

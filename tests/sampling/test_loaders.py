@@ -112,7 +112,7 @@ def test_the_whole_graph_in_a_list_is_the_whole_graph(
     ],
     ids=["adj_t", "other types", "sparse", "a batch of one"],
 )
-def test_other_ways_to_write_the_same_batch(change: Callable[[Data], Data]) -> None:
+def test_other_ways_to_write_the_same_batch_train_alike(change: Callable[[Data], Data]) -> None:
     assert same(trained([change(DATA)]), trained(None))
 
 

@@ -53,8 +53,8 @@ def test_bad_arguments_are_refused_and_the_ends_of_ranges_are_not() -> None:
 
 
 @pytest.mark.parametrize("exponent", range(1, 19))
-def test_the_ends_of_ranges_are_for_people(exponent: int) -> None:
-    """Every digit stands there, with a comma before every third one, as Python reads it again."""
+def test_the_ends_of_ranges_are_written_out_with_commas(exponent: int) -> None:
+    """Every digit is written, with a comma before every third one from the right."""
     most = 10**exponent
     with pytest.raises(InputError) as of_count:
         checks.check_count("epochs", most + 1, most=most)

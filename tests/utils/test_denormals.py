@@ -56,7 +56,7 @@ def test_backward_computes_as_the_block(two_threads: None) -> None:
     assert seen == [{"none"}, {"all"}]
 
 
-def test_a_processor_that_cannot_goes_on(
+def test_a_processor_that_keeps_denormal_numbers_goes_on(
     two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "set_flush_denormal", lambda mode: False)

@@ -276,7 +276,7 @@ def test_ulimit_is_a_limit(
     assert smallest_limit(system(tmp_path, "", None, {})) == MemoryLimit(GIB, GIB - used)
 
 
-def test_ulimit_of_a_real_process() -> None:
+def test_a_process_with_ulimit_can_take_what_its_limit_leaves() -> None:
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))\n"
         "from gistgnn.utils.limits import smallest_limit; limit = smallest_limit()\n"
