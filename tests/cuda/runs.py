@@ -72,19 +72,20 @@ def trained(
 
 
 def agree(model: str, folder: Path, **options: Any) -> None:
-    """Train on the CPU and twice on the GPU, since CUDA may sum in another order from run to
-    run.
+    """Train on the CPU and twice on the GPU.
+
+    CUDA may sum in another order from run to run.
     """
-    expected, found = (
+    expected, actual = (
         trained(model, device, folder / device, **options) for device in ("cpu", "cuda")
     )
-    close(found, expected)
-    close(trained(model, "cuda", folder / "again", **options), found)
+    close(actual, expected)
+    close(trained(model, "cuda", folder / "again", **options), actual)
 
 
-def close(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    assert found.keys() == expected.keys()
+def close(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    assert actual.keys() == expected.keys()
     for name, tensor in expected.items():
         torch.testing.assert_close(
-            found[name], tensor, **CLOSE, msg=lambda text, name=name: f"{name}: {text}"
+            actual[name], tensor, **CLOSE, msg=lambda text, name=name: f"{name}: {text}"
         )

@@ -1,5 +1,6 @@
-"""Too little memory is one line with the plan's numbers: before the run where that is certain,
-otherwise when it is.
+"""Too little memory is one line with the plan's numbers.
+
+The line comes before the run where that is certain, otherwise when memory is short.
 """
 
 from pathlib import Path

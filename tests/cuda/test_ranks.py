@@ -1,5 +1,6 @@
-"""Two ranks on one GPU exchange by Gloo, since NCCL takes one rank for each GPU; Θ is that of one
-process.
+"""Two ranks on one GPU train the Θ of one process.
+
+They exchange by Gloo, since NCCL takes one rank for each GPU.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -39,23 +40,24 @@ def test_nccl_is_for_ranks_with_a_gpu_each() -> None:
 
 
 def train(ranks: Ranks | None, store: str, device: str) -> list[dict[str, Tensor]]:
-    """What runs by SGD leave: Adam makes a large step of a gradient that is zero but for
-    rounding.
+    """What runs by SGD leave.
+
+    Adam makes a large step of a gradient that is zero but for rounding.
     """
-    found = []
+    states = []
     for model, widths, m, _ in ON_GPU:
-        own = left(*fitted((model, widths, m, BY_SGD), store, ranks, device))
-        found.append({name: tensor.cpu() for name, tensor in own["tensors"].items()})
-    return found
+        state = left(*fitted((model, widths, m, BY_SGD), store, ranks, device))
+        states.append({name: tensor.cpu() for name, tensor in state["tensors"].items()})
+    return states
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("store", ["memory", "sharded"])
 def test_two_ranks_on_one_gpu_train_the_theta_of_one_process(store: str) -> None:
-    every = on_ranks(2, train, store, "cuda", device="cuda")
-    for k, expected in enumerate(train(None, "memory", "cuda")):
-        own = [found[k] for found in every]
-        tensors = joined(own) if store == "sharded" else own[0]
+    by_rank = on_ranks(2, train, store, "cuda", device="cuda")
+    for run, expected in enumerate(train(None, "memory", "cuda")):
+        states = [states_of_rank[run] for states_of_rank in by_rank]
+        tensors = joined(states) if store == "sharded" else states[0]
         for name, tensor in expected.items():
             torch.testing.assert_close(
                 tensors[name].view(tensor.shape), tensor, rtol=1e-3, atol=1e-4

@@ -21,15 +21,15 @@ NAMES = ["graphsage", "gcn", "gat", "gatv2", "gin"]
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that gets every recording."""
-    found: list[Any] = []
+    recordings: list[Any] = []
 
     class Seen(recorded.Recording):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
-            found.append(self)
+            recordings.append(self)
 
     monkeypatch.setattr(recorded, "Recording", Seen)
-    return found
+    return recordings
 
 
 @pytest.mark.parametrize("m", [1, 3])
@@ -39,15 +39,15 @@ def test_recorded_steps_train_the_theta_of_the_cpu(
     name: str, kind: str, m: int, made: list[Any]
 ) -> None:
     expected = trained(name, kind, "cpu", m)
-    found = trained(name, kind, "cuda", m)
+    actual = trained(name, kind, "cuda", m)
     assert made
-    close(found, expected)
+    close(actual, expected)
 
 
 @pytest.mark.parametrize(
     "options", [{"clip_norm": 0.1}, {"optimizer_state": "reset"}, {"schedule": "step"}], ids=str
 )
-def test_settings_hold(options: dict[str, Any], made: list[Any]) -> None:
+def test_settings_hold_in_recorded_steps(options: dict[str, Any], made: list[Any]) -> None:
     close(
         trained("graphsage", "batches", "cuda", 2, **options),
         trained("graphsage", "batches", "cpu", 2, **options),
@@ -68,16 +68,16 @@ def test_dropout_differs_from_step_to_step_and_follows_from_the_seed(made: list[
         )
         run = Fused()
         training = Training(9, **{**SGD, "lr": 1e-9, "momentum": 0.0})
-        found = []
+        values = []
         for number in range(12):
-            found += run(
+            values += run(
                 gist.begin_round(),
                 sampler_of("full", "cuda"),
                 training,
                 StepRange(number, 1, 99),
                 seed,
             ).values()
-        return found
+        return values
 
     first = losses(0)
     again = losses(0)
@@ -94,7 +94,7 @@ def test_a_resumed_run_with_dropout_is_the_unbroken_one(kind: str, made: list[An
     close(trained("graphsage", kind, "cuda", 2, dropout=0.5, resumed=True), unbroken)
 
 
-def test_the_generator_is_as_it_was(made: list[Any]) -> None:
+def test_the_gpu_s_generator_is_as_it_was(made: list[Any]) -> None:
     torch.cuda.manual_seed(7)
     before = torch.cuda.get_rng_state()
     trained("graphsage", "batches", "cuda", 2)

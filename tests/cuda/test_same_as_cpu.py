@@ -1,5 +1,6 @@
-"""Every model, runner, sampler and store trains the Θ that the CPU trains, within rounding, and
-again the same.
+"""Every model, runner, sampler and store trains the Θ that the CPU trains.
+
+Θ is the same within rounding, also when it is trained again.
 """
 
 from pathlib import Path
@@ -24,7 +25,9 @@ MODELS += [f"pyg {name} {norm} cat" for name in PYG for norm in ("layer_norm", "
 MODELS += list(USERS)
 ALONE = list(STORES)
 RUN_BY_ALL = ("gat layer 2", "gcn batch 2", "pyg gcn layer_norm cat")
-SAMPLED = [{"sampler": SAMPLERS[name](**own), "epochs": 12} for name, own in SAMPLING.items()]
+SAMPLED = [
+    {"sampler": SAMPLERS[name](**options), "epochs": 12} for name, options in SAMPLING.items()
+]
 ADAM = {"optimizer": "adam", "momentum": 0.0, "lr": 1e-4}
 OPTIONS: list[dict[str, Any]] = [
     {"clip_norm": 0.5},
@@ -33,7 +36,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"inductive": True},
     {"optimizer_state": "carry"},
     {"schedule": "cosine"},
-    *({**own, "runner": runner} for own in SAMPLED for runner in ("auto", "fused")),
+    *({**options, "runner": runner} for options in SAMPLED for runner in ("auto", "fused")),
 ]
 RUNS: list[tuple[str, dict[str, Any]]] = [
     *((model, {}) for model in MODELS),
@@ -48,7 +51,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("model", "options"), RUNS, ids=str)
-def test_it_trains_the_theta_of_the_cpu(
+def test_a_run_on_a_gpu_trains_the_theta_of_the_cpu(
     model: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     agree(model, tmp_path, **options)
@@ -58,14 +61,14 @@ def resumed(
     devices: list[str], kind: str, folder: Path, dropout: float = 0.0, **options: Any
 ) -> dict[str, Tensor]:
     """What a run leaves that stops after every round, each of its rounds on the next device."""
-    for place, device in enumerate(devices):
+    for number, device in enumerate(devices):
         gist = make("gcn batch 2", device, folder, kind, dropout=dropout)
-        stop = after(1) if place < len(devices) - 1 else []
+        stop = after(1) if number < len(devices) - 1 else []
         fit(gist, callbacks=stop, saving=Saving(folder / "checkpoints", resume=True), **options)
-        found = left(gist)
+        state = left(gist)
         if kind == "disk":
             gist.theta.place.close()  # type: ignore[attr-defined]
-    return found
+    return state
 
 
 @pytest.mark.parametrize("kind", ALONE)

@@ -35,6 +35,6 @@ def random_model(name: str, widths: list[int], norm: str = "none", seed: int = 0
     return model.eval()
 
 
-def whole(model: nn.Module, batch: Batch) -> Tensor:
+def whole_graph_output(model: nn.Module, batch: Batch) -> Tensor:
     with torch.no_grad():
         return forward(model, batch)

@@ -28,11 +28,12 @@ from .cases import random_batch, random_model
     st.integers(1, 25),
     st.none() | st.integers(0, 30),
 )
-def test_row_chunks(degrees: list[int], rows: int, entries: int | None) -> None:
+def test_row_chunks_cover_all_rows_and_are_not_too_large(
+    degrees: list[int], rows: int, entries: int | None
+) -> None:
     chunks = list(row_chunks(torch.tensor([0, *degrees]).cumsum(0), rows, entries))
-    assert [node for chunk in chunks for node in range(len(degrees))[chunk]] == list(
-        range(len(degrees))
-    )
+    nodes = list(range(len(degrees)))
+    assert [node for chunk in chunks for node in nodes[chunk]] == nodes
     for chunk in chunks:
         size = chunk.stop - chunk.start
         assert 1 <= size <= rows
@@ -41,14 +42,14 @@ def test_row_chunks(degrees: list[int], rows: int, entries: int | None) -> None:
 
 @examples
 @given(st.sampled_from(sorted(MODELS)), widths, st.booleans(), st.integers(0, 10**6))
-def test_the_stated_memory_suffices(name: str, widths: list[int], sparse: bool, more: int) -> None:
+def test_the_stated_memory_suffices(name: str, widths: list[int], sparse: bool, extra: int) -> None:
     batch = random_batch(sparse=sparse)
     model = random_model(name, widths)
     least = least_bytes(layer_costs(model, batch), batch)
     with refused("layer by layer this model needs"):
         plan_layers(layer_costs(model, batch, Budget(least - 1)), batch, Budget(least - 1))
     on_gpu = least_bytes(layer_costs(model, batch, Budget(0, 0)), batch)
-    for budget in (Budget(least + more), Budget(more, on_gpu)):
+    for budget in (Budget(least + extra), Budget(extra, on_gpu)):
         plan = plan_layers(layer_costs(model, batch, budget), batch, budget)
         assert plan.work > 0
         assert plan.memory <= budget.compute
@@ -73,10 +74,11 @@ def build(*widths):
         return GAT(16, widths[0], len(widths) + 1, 8, norm="batch", **options).eval()
     return MODELS[name](16, widths, 8, norm="layer", **options).eval()
 model = build(width, width)
-most, done = 0, False
+most = 0
+finished = False
 def watch():
     global most
-    while not done:
+    while not finished:
         most = max(most, held_bytes())
         time.sleep(0.001)
 threading.Thread(target=watch, daemon=True).start()
@@ -89,7 +91,7 @@ with torch.no_grad():
         inference = Evaluation(method, limit).prepare(model, batch)
         inference.logits(model)
         print(most - before, *inference.describe().values())
-done = True
+finished = True
 """
 
 
@@ -98,19 +100,19 @@ done = True
     ("name", "share"), [("graphsage", 0.5), ("gat", 0.5), ("gatv2", 2.1), ("PyG's gat", 0.5)]
 )
 def test_the_budget_is_kept(name: str, share: float) -> None:
-    """Pages of the temporary file are the system's. GATv2 holds the messages as sources and as
-    targets.
+    """Pages of the temporary file are the system's.
+
+    GATv2 holds the messages as sources and as targets.
     """
     one_layer = 30_000 * 512 * 4
     budget = int(share * one_layer)
     line = [sys.executable, "-c", MEASURE, name, str(budget)]
-    by_layers, whole = subprocess.run(
-        line, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    grown, how = by_layers.split(maxsplit=1)
-    assert how.startswith("layers True")
+    completed = subprocess.run(line, capture_output=True, text=True, check=True)
+    by_layers, by_whole_graph = completed.stdout.splitlines()
+    grown, description = by_layers.split(maxsplit=1)
+    assert description.startswith("layers True")
     assert int(grown) < budget + 2**25
-    assert int(whole.split()[0]) > (share + 1.5) * one_layer
+    assert int(by_whole_graph.split()[0]) > (share + 1.5) * one_layer
 
 
 @pytest.mark.parametrize("name", ["gcn", "graphsage", "gin"])

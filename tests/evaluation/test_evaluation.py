@@ -18,7 +18,7 @@ from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
 from tests.helpers.models import C, F, Stack
 from tests.helpers.refusals import refused
 
-from .cases import random_batch, random_model, whole
+from .cases import random_batch, random_model, whole_graph_output
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"method": "fast"}, "evaluation is 'fast', expected one of auto, whole, layers, parts"),
@@ -35,23 +35,25 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_bad_values() -> None:
-    for options, said in BAD:
-        with refused(said):
+def test_bad_values_are_refused() -> None:
+    for options, message in BAD:
+        with refused(message):
             Evaluation(**options)
 
 
 def test_auto_takes_what_fits() -> None:
     batch = random_batch(300)
     model = random_model("gcn", [32, 32])
-    whole(model, batch)  # computes the operators, so both methods need no memory for them
+    # This computes the operators, so both methods need no memory for them.
+    whole_graph_output(model, batch)
     needed = whole_graph_bytes(model, batch)
-    chosen = {
-        m: Evaluation(memory=m).prepare(model, batch).describe() for m in (needed, needed - 1)
-    }
-    assert chosen[needed] == {"method": "whole", "exact": True}
-    assert chosen[needed - 1]["method"] == "layers"
-    assert chosen[needed - 1]["exact"] is True
+    with_enough, with_less = (
+        Evaluation(memory=memory).prepare(model, batch).describe()
+        for memory in (needed, needed - 1)
+    )
+    assert with_enough == {"method": "whole", "exact": True}
+    assert with_less["method"] == "layers"
+    assert with_less["exact"] is True
 
 
 def test_too_little_memory_says_how_much_is_needed() -> None:
@@ -79,7 +81,7 @@ def with_norm(norm: torch.nn.Module) -> GCN:
     return model
 
 
-def test_models_that_do_not_run_by_layers() -> None:
+def test_models_that_do_not_run_by_layers_are_refused_or_run_whole() -> None:
     batch = whole_graph(GRAPH)
     differ = "which has layers() that do not give, row by row, what forward gives"
     for model, why in (
@@ -116,21 +118,25 @@ def test_every_module_stays_in_its_mode(members: int, is_scaled: bool) -> None:
         assert [module.training for module in model.modules()] == modes
 
 
-def test_fit_by_each_method() -> None:
+def test_the_method_of_evaluation_does_not_change_training() -> None:
     results = {}
-    actual = {}
-    for how in (None, Evaluation("whole"), Evaluation("layers"), Evaluation("parts", parts=4)):
+    thetas = []
+    for evaluation in (
+        None,
+        Evaluation("whole"),
+        Evaluation("layers"),
+        Evaluation("parts", parts=4),
+    ):
         gist = GIST(gcn(), (8,), 2)
-        results[how] = fit(gist, evaluation=how)
-        actual[how] = theta(gist)
+        results[evaluation] = fit(gist, evaluation=evaluation)
+        thetas.append(theta(gist))
     assert [result.evaluation["method"] for result in results.values()] == [
         "whole",
         "whole",
         "layers",
         "parts",
     ]
-    # scoring does not change training
-    assert all(same(one, actual[None]) for one in actual.values())
+    assert all(same(one, thetas[0]) for one in thetas)
     assert results[Evaluation("layers")].test == results[None].test
     written = results[Evaluation("parts", parts=4)].as_dict()["evaluation"]
     assert written == {"method": "parts", "exact": False, "parts": 4}

@@ -23,7 +23,7 @@ from gistgnn.sampling import Batch
 from tests.helpers.refusals import full_disk, refused
 from tests.nn.strategies import examples, widths
 
-from .cases import random_batch, random_model, whole
+from .cases import random_batch, random_model, whole_graph_output
 
 PLENTY = Budget(2**30)
 
@@ -50,7 +50,7 @@ def by_layers(model: GNN, batch: Batch, **changes: Any) -> torch.Tensor:
     widths,
     st.sampled_from(["none", "layer", "batch", "elu"]),
 )
-def test_any_pieces_give_the_whole(
+def test_any_pieces_give_the_output_of_the_whole_graph(
     data: st.DataObject, name: str, widths: list[int], norm: str
 ) -> None:
     nodes = data.draw(st.integers(1, 12), "nodes")
@@ -67,7 +67,7 @@ def test_any_pieces_give_the_whole(
         "work": data.draw(st.sampled_from([1, 500, 2000, 10**4, 10**6]), "work"),
     }
     torch.testing.assert_close(
-        by_layers(model, batch, **pieces), whole(model, batch), rtol=1e-10, atol=1e-10
+        by_layers(model, batch, **pieces), whole_graph_output(model, batch), rtol=1e-10, atol=1e-10
     )
 
 
@@ -103,17 +103,17 @@ def test_sums_of_a_layers_own_are_evaluated_or_refused() -> None:
         model = random_model("graphsage", [4, 4])
         for conv in model.convs:
             conv.__class__ = type("Own", (SAGELayer,), {"aggregate": aggregate})
-        expected = whole(model, batch)
+        expected = whole_graph_output(model, batch)
         for method, memory in (("layers", None), ("auto", 2**13)):
             if aggregate is not of_all_nodes or method == "auto":
-                found = predict(model, batch, Evaluation(method, memory))
-                torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+                logits = predict(model, batch, Evaluation(method, memory))
+                torch.testing.assert_close(logits, expected, rtol=1e-10, atol=1e-10)
             else:
                 with refused("GraphSAGE", "choose the method parts, or whole"):
                     predict(model, batch, Evaluation(method, memory))
 
 
-def test_any_budget_gives_the_whole_on_announced_disk_space(
+def test_any_budget_gives_the_output_of_the_whole_graph_on_announced_disk_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -123,12 +123,12 @@ def test_any_budget_gives_the_whole_on_announced_disk_space(
 
         @classmethod
         def empty(cls, nodes: int, width: int, batch: Batch, *, in_file: bool) -> NodeFeatures:
-            found = super().empty(nodes, width, batch, in_file=in_file)
-            found.size = nodes * width * 8 * in_file
-            Counting.stored += found.size
+            features = super().empty(nodes, width, batch, in_file=in_file)
+            features.size = nodes * width * 8 * in_file
+            Counting.stored += features.size
             Counting.most = max(Counting.most, Counting.stored)
             assert not any(tmp_path.iterdir())
-            return found
+            return features
 
         def close(self) -> None:
             super().close()
@@ -140,8 +140,8 @@ def test_any_budget_gives_the_whole_on_announced_disk_space(
         for sizes in ([4, 12], [12, 4, 4], [5]):
             batch = random_batch(20, 100, sparse=sizes == [5])
             model = random_model(name, sizes, "layer")
-            # computes the operators, so they need no memory of the budget
-            expected = whole(model, batch)
+            # This computes the operators, so they need no memory of the budget.
+            expected = whole_graph_output(model, batch)
             least = least_bytes(layer_costs(model, batch), batch)
             for memory in (least, 3 * least, 2**24):
                 inference = prepared(model, batch, Budget(memory))
@@ -155,7 +155,7 @@ def test_any_budget_gives_the_whole_on_announced_disk_space(
                 assert Counting.most == disk
 
 
-def test_a_folder_that_cannot_be_written_and_a_full_disk(
+def test_a_folder_that_cannot_be_written_and_a_full_disk_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = random_batch(400)

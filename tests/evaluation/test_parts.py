@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation import inference as parts_module
 from gistgnn.evaluation.inference import ByParts
 from gistgnn.evaluation.scores import evaluate, mean_f1, predict
+from gistgnn.graphs import Graph
 from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import MODELS as OURS
 from gistgnn.sampling import Batch, whole_graph
@@ -20,7 +21,7 @@ from tests.helpers.edges import edge_graph
 from tests.helpers.models import C, Features, Stack, tiny_graph
 from tests.helpers.refusals import refused
 
-from .cases import random_model, whole
+from .cases import random_model, whole_graph_output
 
 GRAPH = tiny_graph(nodes=60)
 SPLITS = {"train": GRAPH.train, "validation": GRAPH.val, "test": GRAPH.test}
@@ -38,13 +39,15 @@ def _batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("_batches")
 @pytest.mark.parametrize("name", MODELS)
-def test_one_part_is_the_whole(name: str) -> None:
+def test_one_part_is_the_whole_graph(name: str) -> None:
     model = MODELS[name]()
     batch = whole_graph(GRAPH)
     inference = Evaluation("parts", parts=1).prepare(model, batch)
     assert inference.describe() == {"method": "parts", "exact": False, "parts": 1}
     for _ in range(2):
-        torch.testing.assert_close(predict(model, batch, inference), whole(model, batch))
+        torch.testing.assert_close(
+            predict(model, batch, inference), whole_graph_output(model, batch)
+        )
 
 
 @pytest.mark.usefixtures("_batches")
@@ -59,9 +62,20 @@ def test_edges_between_parts_are_left_out(name: str) -> None:
     data = {key: value[inside] for key, value in graph.edge_data.items()}
     alone = Batch(graph.x, graph.edge_index[:, inside], graph.y, batch.loss_nodes, edge_data=data)
     inference = Evaluation("parts", parts=5).prepare(model, batch, seed=3)
-    torch.testing.assert_close(predict(model, batch, inference), whole(model, alone))
+    torch.testing.assert_close(predict(model, batch, inference), whole_graph_output(model, alone))
     if name == "gcn":
-        torch.testing.assert_close(predict(model, batch, Evaluation("layers")), whole(model, batch))
+        torch.testing.assert_close(
+            predict(model, batch, Evaluation("layers")), whole_graph_output(model, batch)
+        )
+
+
+def f1_parts(logits: Tensor, graph: Graph, mask: Tensor, parts: Tensor) -> float:
+    """The mean of the micro F1 of all parts that have a node of the mask."""
+    scores = []
+    for part in parts[mask].unique():
+        nodes = mask & (parts == part)
+        scores.append(NAMED["f1_micro"](logits[nodes], graph.y[nodes]))
+    return sum(scores) / len(scores)
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -71,14 +85,12 @@ def test_the_f1_of_the_parts_is_averaged(several: bool) -> None:
     chosen = Evaluation("parts", parts=7)
     logits = predict(model, whole_graph(graph), chosen)
     parts = cluster(graph.edge_index, 60, 7, "metis", 0).assignment
-    found = evaluate(model, graph, evaluation=chosen)
-    whole_graph_s = evaluate(model, graph)
+    scores = evaluate(model, graph, evaluation=chosen)
+    expected = evaluate(model, graph)
     for split, mask in {"train": graph.train, "validation": graph.val, "test": graph.test}.items():
-        inside = [nodes for part in parts.unique() if (nodes := mask & (parts == part)).any()]
-        each = [NAMED["f1_micro"](logits[nodes], graph.y[nodes]) for nodes in inside]
-        assert found[split].pop("f1_parts") == pytest.approx(sum(each) / len(each))
-    assert found == whole_graph_s  # the model looks at no edge
-    # parts without any label
+        assert scores[split].pop("f1_parts") == pytest.approx(f1_parts(logits, graph, mask, parts))
+    assert scores == expected  # the model looks at no edge
+    # The four nodes have no label at all.
     assert mean_f1(torch.zeros(4, C), torch.zeros(4, C), torch.arange(4)) == 0
 
 
@@ -87,26 +99,25 @@ DOUBLE = replace(whole_graph(GRAPH), x=GRAPH.x.double())
 
 def by_parts(model: nn.Module, at_once: int) -> tuple[torch.Tensor, list[int]]:
     """Return the output, and the number of nodes in each forward pass."""
-    taken: list[int] = []
-    hook = model.register_forward_pre_hook(lambda _, args: taken.append(len(args[0])))
+    sizes: list[int] = []
+    hook = model.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
     with torch.no_grad():
         actual = ByParts(DOUBLE, 6, 0, at_once=at_once).logits(model)
     hook.remove()
-    return actual, taken
+    return actual, sizes
 
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", [*OURS, "PyG's"])
 @pytest.mark.usefixtures("_batches")
 def test_parts_together_are_parts_alone(name: str) -> None:
-    model = (
-        Stack((6, 6), GCNConv).double().eval()
-        if name == "PyG's"
-        else random_model(name, [6, 6], "batch")
-    )
-    alone, taken = by_parts(model, 1)
-    assert len(taken) == 6
-    for at_once, forwards in ((max(taken), None), (60, 1)):
+    if name == "PyG's":
+        model = Stack((6, 6), GCNConv).double().eval()
+    else:
+        model = random_model(name, [6, 6], "batch")
+    alone, part_sizes = by_parts(model, 1)
+    assert len(part_sizes) == 6
+    for at_once, forwards in ((max(part_sizes), None), (60, 1)):
         together, sizes = by_parts(model, at_once)
         assert sum(sizes) == 60
         assert max(sizes) <= at_once
@@ -128,10 +139,12 @@ def test_the_sample_is_scored_as_all_parts_score_it() -> None:
     torch.testing.assert_close(actual[nodes], all_parts[nodes])
     assert actual[~nodes].isnan().all()
     scored = evaluate(model, GRAPH, evaluation=inference)
+    parts = cluster(GRAPH.edge_index, 60, 6, "metis", 0).assignment
     for split, mask in SPLITS.items():
-        found = scored[split]
-        assert found.pop("f1_parts") <= 1.0
-        for name, value in found.items():
+        scores = scored[split]
+        expected = f1_parts(all_parts, GRAPH, mask & nodes, parts)
+        assert scores.pop("f1_parts") == pytest.approx(expected)
+        for name, value in scores.items():
             assert value == NAMED[name](all_parts[mask & nodes], GRAPH.y[mask & nodes])
     counted = {split: int((mask & nodes).sum()) for split, mask in SPLITS.items()}
     assert inference.describe() == {
@@ -145,7 +158,6 @@ def test_the_sample_is_scored_as_all_parts_score_it() -> None:
     chosen = [SAMPLE.prepare(model, BATCH, seed).nodes for seed in (0, 1)]
     assert torch.equal(chosen[0], nodes)
     assert not torch.equal(chosen[1], nodes)
-    parts = cluster(GRAPH.edge_index, 60, 6, "metis", 0).assignment
     assert parts[nodes].unique().numel() == parts[~nodes].unique().numel() == 3
 
 

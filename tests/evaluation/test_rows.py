@@ -1,5 +1,6 @@
-"""Evaluation by rows of PyG's models, and of models with layers(), equals the whole graph's forward
-pass.
+"""Evaluation by rows equals the whole graph's forward pass.
+
+The models are PyG's, and users' with layers().
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from tests.helpers.clustered_folders import make_clustered
 from tests.helpers.models import C, F, tiny_graph
 from tests.helpers.refusals import refused
 
-from .cases import random_batch, whole
+from .cases import random_batch, whole_graph_output
 
 DEGREES: dict[str, Any] = {"aggregators": ["mean", "max"], "scalers": ["identity", "amplification"]}
 DEGREES["deg"] = torch.tensor([1, 4, 8, 4, 2])
@@ -134,7 +135,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = (
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_rows_are_the_whole(name: str, weighted: bool) -> None:
+def test_rows_give_the_output_of_the_whole_graph(name: str, weighted: bool) -> None:
     model = MODELS[name]().double()
     features = ["edge_attr"] * ("edge_dim" in PYG.get(name, ("", {}))[1])
     batch = with_data(random_batch(), *["edge_weight"] * weighted, *features)
@@ -143,20 +144,20 @@ def test_rows_are_the_whole(name: str, weighted: bool) -> None:
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
             module.running_mean.normal_()
-    expected = whole(model.eval(), batch)
+    expected = whole_graph_output(model.eval(), batch)
     model.train()
     with refused("1 bytes of memory"):
         method = "layers" if name in OVER_HOPS else "auto"
         predict(model, batch, Evaluation(method, memory=1))
-    found = Evaluation("layers").prepare(model, batch)
-    assert isinstance(found, ByLayers)
+    inference = Evaluation("layers").prepare(model, batch)
+    assert isinstance(inference, ByLayers)
     for pieces in (
         {"in_file": True, "work": 0},
         {"in_file": False, "work": 5000},
         {"in_file": True},
     ):
-        found._plan = found._plan._replace(**pieces)
-        logits = predict(model, batch, found)
+        inference._plan = inference._plan._replace(**pieces)
+        logits = predict(model, batch, inference)
         assert not logits.requires_grad
         torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-9)
     assert Evaluation(memory=2**24).prepare(model, batch).describe()["method"] == "whole"
@@ -167,9 +168,9 @@ def test_rows_are_the_whole(name: str, weighted: bool) -> None:
 def test_a_layer_gets_the_hops_that_it_needs(name: str) -> None:
     layer, hops = OVER_HOPS[name]
     torch.manual_seed(0)
-    found = Evaluation("layers").prepare(OverHops(layer()).double().eval(), random_batch())
-    assert isinstance(found, ByLayers)
-    assert [costs.hops for costs in found._costs] == [hops, 1]
+    inference = Evaluation("layers").prepare(OverHops(layer()).double().eval(), random_batch())
+    assert isinstance(inference, ByLayers)
+    assert [costs.hops for costs in inference._costs] == [hops, 1]
 
 
 def test_too_many_hops_are_refused() -> None:
@@ -178,7 +179,7 @@ def test_too_many_hops_are_refused() -> None:
     model = OverHops(TAGConv(F, 8, K=4)).double().eval()
     with refused("OverHops", "layers()"):
         Evaluation("layers").prepare(model, batch)
-    # in a graph where a node's neighbourhood may be all of it, the whole graph takes less
+    # In a graph where a node's neighbourhood may be all of it, the whole graph takes less.
     model = OverHops(TAGConv(F, 8, K=2)).double().eval()
     with refused("layer by layer this model needs"):
         Evaluation("layers", memory=1).prepare(model, batch)
@@ -199,5 +200,5 @@ def test_a_folder_is_scored_as_in_memory(name: str, tmp_path: Path) -> None:
     stored = load(str(tmp_path / "graph"))
     expected = evaluate(model, same, evaluation=Evaluation("whole"))
     for splits in (["train", "validation", "test"], ["validation"]):
-        found = evaluate(model, stored, splits, evaluation=Evaluation("layers", 2**20))
-        assert found == {split: expected[split] for split in splits}
+        scores = evaluate(model, stored, splits, evaluation=Evaluation("layers", 2**20))
+        assert scores == {split: expected[split] for split in splits}

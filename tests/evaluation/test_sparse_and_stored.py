@@ -1,5 +1,6 @@
-"""Evaluation by layers equals a plain forward pass: features dense or mostly zero, in memory or in
-a folder.
+"""Evaluation by layers equals a plain forward pass.
+
+Features are dense or mostly zero, in memory or in a folder.
 """
 
 from collections.abc import Callable
@@ -46,7 +47,7 @@ def some_graph(*, sparse: bool) -> Graph:
     x = torch.rand(NODES, FEATURES, generator=rng) + 0.5
     if sparse:
         x = x * (torch.rand(NODES, FEATURES, generator=rng) < 0.05)
-    # the last node has no edge
+    # The last node has no edge.
     edge_index = torch.randint(NODES - 1, (2, 4 * NODES), generator=rng)
     order = torch.randperm(NODES, generator=rng)
     y = torch.randint(CLASSES, (NODES,), generator=rng)
@@ -62,16 +63,16 @@ def plain(model: nn.Module, graph: Graph) -> Tensor:
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("place", ["memory", "folder of clusters"])
+@pytest.mark.parametrize("location", ["memory", "folder of clusters"])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_layers_give_the_plain_output(
-    name: str, sparse: bool, place: str, scaled: bool, tmp_path: Path
+    name: str, sparse: bool, location: str, scaled: bool, tmp_path: Path
 ) -> None:
     graph = some_graph(sparse=sparse)
-    if place != "memory":
+    if location != "memory":
         graph, _ = make_clustered(graph, 5, tmp_path / "graph")
-    batch = whole_graph(graph if place == "memory" else load(tmp_path / "graph"))
+    batch = whole_graph(graph if location == "memory" else load(tmp_path / "graph"))
     for width in (4, FEATURES, 32):
         torch.manual_seed(width)
         model = MODELS[name](width).eval()
@@ -84,34 +85,39 @@ def test_layers_give_the_plain_output(
                 model, Standardisation(torch.rand(FEATURES), torch.rand(FEATURES) + 0.5)
             )
         expected = plain(model, graph)
-        for memory in (least_bytes(layer_costs(model, batch), batch), 2**20) if ours else (2**20,):
-            found = predict(model, batch, Evaluation("layers", memory))
-            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        memories = [2**20]
+        if ours:
+            memories.append(least_bytes(layer_costs(model, batch), batch))
+        for memory in memories:
+            logits = predict(model, batch, Evaluation("layers", memory))
+            torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_run_on_a_folder_of_sparse_features_ends(tmp_path: Path) -> None:
-    """All defaults but the evaluation's memory: hidden layers wider than the features, which are
-    mostly zero.
+def test_a_run_on_a_folder_of_sparse_features_scores_as_in_memory(tmp_path: Path) -> None:
+    """All is by default but the evaluation's memory.
+
+    Hidden layers are wider than the features, which are mostly zero.
     """
     graph, _ = make_clustered(some_graph(sparse=True), 5, tmp_path / "graph")
     results: list[Any] = []
-    for given in (load(tmp_path / "graph"), graph):
+    for source in (load(tmp_path / "graph"), graph):
         gist = GIST(lambda widths: GCN(FEATURES, widths, CLASSES), (32, 32), 2)
-        results.append(gist.fit(given, epochs=2, progress=False, evaluation=Evaluation("layers")))
+        results.append(gist.fit(source, epochs=2, progress=False, evaluation=Evaluation("layers")))
     assert results[0].test == results[1].test
 
 
 def test_a_model_that_scales_keeps_to_its_memory(tmp_path: Path) -> None:
-    """The scaled features of a folder are never whole in memory: no tensor of all nodes and
-    features is made.
+    """The scaled features of a folder are never all in memory.
+
+    No tensor of all nodes and features is made.
     """
     graph, _ = make_clustered(some_graph(sparse=False), 5, tmp_path / "graph")
     scaling = Standardisation(torch.rand(FEATURES), torch.rand(FEATURES) + 0.5)
     model = scaled_model(GCN(FEATURES, (4,), CLASSES).eval(), scaling)
     stored = whole_graph(load(tmp_path / "graph"))
-    found = Evaluation("layers", 2**20).prepare(model, stored)
-    assert not any(layer.uses_product for layer in found._costs)
+    inference = Evaluation("layers", 2**20).prepare(model, stored)
+    assert not any(layer.uses_product for layer in inference._costs)
     replaced = replace(graph, x=(graph.x - scaling.mean) / scaling.std)
     torch.testing.assert_close(
-        predict(model, stored, found), plain(model.model, replaced), rtol=1e-4, atol=1e-5
+        predict(model, stored, inference), plain(model.model, replaced), rtol=1e-4, atol=1e-5
     )

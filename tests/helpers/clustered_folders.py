@@ -15,9 +15,9 @@ from gistgnn.graphs.folder import write_array
 def renumbered(graph: Graph, clusters: Clusters) -> Graph:
     """Return the graph with its nodes in the order of its clusters."""
     order = clusters.order
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order))
-    source, target = place[graph.edge_index]
+    position = torch.empty_like(order)
+    position[order] = torch.arange(len(order))
+    source, target = position[graph.edge_index]
     by_target = np.lexsort((source.numpy(), target.numpy()))
     return Graph(
         graph.x[order],
@@ -34,8 +34,9 @@ def renumbered(graph: Graph, clusters: Clusters) -> Graph:
 
 
 def make_clustered(graph: Graph, count: int, folder: Path) -> tuple[Graph, Clusters]:
-    """Write a graph as a folder of clusters; return it in memory, renumbered, and the clusters of
-    the old numbers.
+    """Write a graph as a folder of clusters.
+
+    Return it in memory, renumbered, and the clusters of the old numbers.
     """
     clusters = cluster(graph.edges, graph.num_nodes, count, "random", 0)
     same = renumbered(graph, clusters)

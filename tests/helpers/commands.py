@@ -28,8 +28,9 @@ def environment() -> dict[str, str]:
 def start(
     words: list[str], folder: Path, environ: dict[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    """Start a program that Ctrl-C interrupts, even where these tests are a shell's background job
-    that ignores it.
+    """Start a program that Ctrl-C interrupts.
+
+    It does so even where these tests are a shell's background job that ignores it.
     """
 
     def default_signals() -> None:
@@ -44,20 +45,22 @@ def start(
 
 @cache
 def ready() -> ForkServerContext:
-    """The process that is forked: it has imported what commands and tests import, and run
-    nothing.
+    """The process that is forked.
+
+    It has imported what commands and tests import, and run nothing.
     """
     context = multiprocessing.get_context("forkserver")
-    own = ("cli.main", "runs.run_folder", "report.pages", "distributed", "estimate")
-    own += ("graphs.named", "compare.many_runs")
-    others = ("torch._dynamo", "torch_geometric.nn", "pytest", "hypothesis")
-    context.set_forkserver_preload([*(f"gistgnn.{name}" for name in own), *others])
+    our_modules = ("cli.main", "runs.run_folder", "report.pages", "distributed", "estimate")
+    our_modules += ("graphs.named", "compare.many_runs")
+    other_modules = ("torch._dynamo", "torch_geometric.nn", "pytest", "hypothesis")
+    context.set_forkserver_preload([*(f"gistgnn.{name}" for name in our_modules), *other_modules])
     return context
 
 
 class Forked:
-    """A process forked from one that has imported torch already; what `work(*args)` returns is its
-    exit status.
+    """A process forked from one that has imported torch already.
+
+    What `work(*args)` returns is its exit status.
     """
 
     def __init__(
@@ -124,9 +127,13 @@ def start_ranks(
     folder: Path, count: int, *args: object, restarts: int = 0, last: tuple[object, ...] = ()
 ) -> list[Forked]:
     """Start `gistgnn` on ranks of this machine; arguments as for `run_ranks`."""
-    words = [[*map(str, args)]] * (count - 1) + [[*map(str, (*args, *last))]]
+    common = [*map(str, args)]
+    words = [common] * (count - 1) + [[*common, *map(str, last)]]
     told = _told_by_torchrun(count, restarts)
-    return [Forked(folder, _main, own, **environ) for environ, own in zip(told, words, strict=True)]
+    return [
+        Forked(folder, _main, words_of_rank, **environ)
+        for environ, words_of_rank in zip(told, words, strict=True)
+    ]
 
 
 def run_program(
@@ -150,17 +157,15 @@ def _told_by_torchrun(count: int, restarts: int = 0) -> list[dict[str, str]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    every = {
-        "WORLD_SIZE": count,
-        "LOCAL_WORLD_SIZE": count,
+    of_all_ranks = {
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": "tests",
+        "TORCHELASTIC_MAX_RESTARTS": str(restarts),
     }
-    every |= {"TORCHELASTIC_RUN_ID": "tests", "TORCHELASTIC_MAX_RESTARTS": restarts}
-    return [
-        {name: str(value) for name, value in {**every, "RANK": k, "LOCAL_RANK": k}.items()}
-        for k in range(count)
-    ]
+    return [{**of_all_ranks, "RANK": str(k), "LOCAL_RANK": str(k)} for k in range(count)]
 
 
 def _forked(

@@ -17,8 +17,13 @@ def denormal_products() -> set[str]:
     kinds = set[str]()
     # As integers: a comparison of denormal numbers may take them for zero.
     for half in products.view(torch.int32).chunk(2):
-        kept = int((half != 0).sum())
-        kinds.add("none" if kept == 0 else "all" if kept == len(half) else "some")
+        nonzero = int((half != 0).sum())
+        if nonzero == 0:
+            kinds.add("none")
+        elif nonzero == len(half):
+            kinds.add("all")
+        else:
+            kinds.add("some")
     return kinds
 
 

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from gistgnn.graphs import Graph
 from tests.helpers.models import C, F, tiny_graph
 
-# features and types of an edge
-D = 2
-RELATIONS = 3
+D = 2  # features of an edge
+RELATIONS = 3  # types of edges
 
 
 def weighted(graph: Graph, seed: int = 0, *, ones: bool = False) -> Graph:
@@ -23,8 +22,9 @@ def weighted(graph: Graph, seed: int = 0, *, ones: bool = False) -> Graph:
 
 
 def telling(graph: Graph) -> Graph:
-    """The graph with node numbers in column 0 of x, and edge data that follow from the two ends of
-    an edge.
+    """The graph with node numbers in column 0 of x, and edge data that tell them.
+
+    The data of an edge follow from its two ends.
     """
     x = graph.x.clone()
     x[:, 0] = torch.arange(graph.num_nodes)

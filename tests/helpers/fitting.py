@@ -26,8 +26,10 @@ def theta(gist: GIST) -> dict[str, Tensor]:
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     """Whether names, values and types are equal."""
-    types = ({name: tensor.dtype for name, tensor in each.items()} for each in (one, other))
-    return next(types) == next(types) and all(torch.equal(one[name], other[name]) for name in one)
+    if one.keys() != other.keys():
+        return False
+    pairs = [(tensor, other[name]) for name, tensor in one.items()]
+    return all(a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs)
 
 
 def quiet(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -36,5 +38,5 @@ def quiet(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def focal(logits: Tensor, targets: Tensor) -> Tensor:
     """The focal loss, one number for each node."""
-    each = nn.functional.cross_entropy(logits, targets, reduction="none")
-    return (1 - torch.exp(-each)) ** 2 * each
+    losses = nn.functional.cross_entropy(logits, targets, reduction="none")
+    return (1 - torch.exp(-losses)) ** 2 * losses

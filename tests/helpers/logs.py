@@ -10,8 +10,12 @@ def logged(least: int = logging.INFO) -> Iterator[list[str]]:
     """The messages that are logged in the block, from a level on."""
     messages: list[str] = []
     logger = logging.getLogger("gistgnn")
-    handler = logging.Handler()
-    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+
+    class Listing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    handler = Listing()
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(least)

@@ -14,9 +14,9 @@ from gistgnn.layout.axes import Layout, named_tensors
 from gistgnn.layout.check import infer_layout
 from gistgnn.nn import GAT, GCN, GIN, GATv2, GraphSAGE
 
-# input features and classes of the small graphs and of the models below
-F = 7
-C = 3
+# Of the small graphs and of the models below.
+F = 7  # input features
+C = 3  # classes
 
 
 def tiny_graph(
@@ -30,12 +30,12 @@ def tiny_graph(
     half = torch.randint(nodes, (2, 3 * nodes), generator=rng)
     order = torch.randperm(nodes, generator=rng)
     third = nodes // 3
+    if multi_label:
+        y = torch.nn.functional.one_hot(y, C) | torch.randint(2, (nodes, C), generator=rng)
     return Graph.build(
         x,
         torch.cat([half, half.flip(0)], dim=1),
-        torch.nn.functional.one_hot(y, C) | torch.randint(2, (nodes, C), generator=rng)
-        if multi_label
-        else y,
+        y,
         train=order[:third],
         val=order[third : 2 * third],
         test=order[2 * third :],
@@ -45,8 +45,9 @@ def tiny_graph(
 
 
 class Concatenated(nn.Module):
-    """Two layers whose outputs, in some order and perhaps with x among them, all go into the last
-    layer.
+    """Two layers whose outputs all go into the last layer.
+
+    They are concatenated in some order, perhaps with x among them.
     """
 
     def __init__(
@@ -68,8 +69,9 @@ class Concatenated(nn.Module):
 
 
 class CopiesOfTheWhole(nn.Module):
-    """[h1, h2, Āh1, Āh2] goes into one weight: GraphSAGE's layer over a concatenation, written by
-    hand.
+    """[h1, h2, Āh1, Āh2] goes into one weight.
+
+    This is GraphSAGE's layer over a concatenation, written by hand.
     """
 
     def __init__(self, widths: Sequence[int]) -> None:
@@ -169,7 +171,7 @@ PLAIN: dict[str, Any] = {
 }
 """Keywords of `GIST.fit` with which a run is easy to do by hand; they are not its defaults."""
 
-# build, and the widths to check it at
+# A function `build`, and the widths to check it at.
 Case = tuple[Callable[[Any], nn.Module], int | tuple[int, ...]]
 
 
@@ -213,8 +215,9 @@ def layout_of(name: str) -> Layout:
 
 
 def built(name: str, features: Sequence[int], seed: int = 0) -> nn.Module:
-    """A model whose axes have these numbers of features, with random values in every floating-point
-    tensor.
+    """A model whose axes have these numbers of features.
+
+    Every floating-point tensor has random values.
     """
     build, widths = every_model()[name]
     sizes = layout_of(name).widths(features)

@@ -13,14 +13,18 @@ Blocks = Sequence[Tensor]
 
 def held_positions(dim: Dim, blocks: Blocks, features: Sequence[int]) -> list[int]:
     """The positions of a dimension that a sub-GCN with these blocks holds."""
-    found = list[int]()
+    positions = list[int]()
     offset = 0
     for segment in dim:
-        size = segment.fixed if segment.axis is None else features[segment.axis]
-        held = range(size) if segment.axis is None else blocks[segment.axis].tolist()
-        found += [offset + k for k in held]
+        if segment.axis is None:
+            size = segment.fixed
+            indices = list(range(size))
+        else:
+            size = features[segment.axis]
+            indices = blocks[segment.axis].tolist()
+        positions += [offset + k for k in indices]
         offset += size
-    return found
+    return positions
 
 
 def slice_of(
@@ -40,24 +44,25 @@ def merged(
     blocks: Sequence[Blocks],
     features: Sequence[int],
 ) -> Tensor:
-    """The global tensor after subAgg: the holder's value, the mean over the holders, or the old
-    value.
+    """The global tensor after subAgg.
+
+    An entry is the holder's value, the mean over the holders, or the old value.
     """
-    given: dict[tuple[int, ...], list[Tensor]] = {}
-    for own, value in zip(blocks, values, strict=True):
-        rows = [held_positions(dim, own, features) for dim in layout.dims[name]]
+    contributions: dict[tuple[int, ...], list[Tensor]] = {}
+    for sub_blocks, value in zip(blocks, values, strict=True):
+        rows = [held_positions(dim, sub_blocks, features) for dim in layout.dims[name]]
         for local in itertools.product(*(range(len(r)) for r in rows)):
-            given.setdefault(tuple(r[i] for r, i in zip(rows, local, strict=True)), []).append(
-                value[local]
-            )
+            entry = tuple(r[i] for r, i in zip(rows, local, strict=True))
+            contributions.setdefault(entry, []).append(value[local])
     new = old.clone()
-    for entry, held in given.items():
-        if len(held) == 1:
-            new[entry] = held[0]
+    for entry, contributed in contributions.items():
+        if len(contributed) == 1:
+            new[entry] = contributed[0]
         elif old.is_floating_point():
-            new[entry] = torch.stack(held).double().mean()
+            new[entry] = torch.stack(contributed).double().mean()
         elif old.dtype != torch.bool:
-            new[entry] = old[entry] + sum(int(v - old[entry]) for v in held) // len(held)
+            changes = sum(int(v - old[entry]) for v in contributed)
+            new[entry] = old[entry] + changes // len(contributed)
     return new
 
 

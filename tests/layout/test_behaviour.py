@@ -22,7 +22,7 @@ class Base(nn.Module):
         super().__init__()
         self.first = pyg.SAGEConv(F, width)
         self.second = pyg.SAGEConv(width, C)
-        self.kept: Any = None
+        self.remembered: Any = None
 
     def layers(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.second(self.first(x, edge_index).relu(), edge_index)
@@ -30,62 +30,62 @@ class Base(nn.Module):
 
 class KeepsEdges(Base):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        if self.kept is None:
-            self.kept = edge_index
-        return self.layers(x, self.kept)
+        if self.remembered is None:
+            self.remembered = edge_index
+        return self.layers(x, self.remembered)
 
 
 class KeepsEdgesInTraining(Base):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        if self.training and self.kept is None:
-            self.kept = edge_index
-        return self.layers(x, self.kept if self.training else edge_index)
+        if self.training and self.remembered is None:
+            self.remembered = edge_index
+        return self.layers(x, self.remembered if self.training else edge_index)
 
 
 class KeepsFeatures(Base):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        if self.kept is None:
-            self.kept = x.mean(dim=0)
-        return self.layers(x - self.kept, edge_index)
+        if self.remembered is None:
+            self.remembered = x.mean(dim=0)
+        return self.layers(x - self.remembered, edge_index)
 
 
 class KeepsWeights(Base):
     """The normalised weights of the first graph's edges: they do not fit a second graph."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        if self.kept is None:
-            self.kept = torch.bincount(edge_index[1], minlength=len(x)).to(x.dtype)[:, None]
-        return self.layers(x * self.kept, edge_index)
+        if self.remembered is None:
+            self.remembered = torch.bincount(edge_index[1], minlength=len(x)).to(x.dtype)[:, None]
+        return self.layers(x * self.remembered, edge_index)
 
 
 class KeepsInAList(Base):
     def __init__(self, width: int) -> None:
         super().__init__(width)
-        self.kept = []
+        self.remembered = []
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        self.kept = self.kept or [edge_index]
-        return self.layers(x, self.kept[0])
+        self.remembered = self.remembered or [edge_index]
+        return self.layers(x, self.remembered[0])
 
 
 class KeepsABuffer(Base):
     def __init__(self, width: int) -> None:
         super().__init__(width)
-        del self.kept
+        del self.remembered
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        if not hasattr(self, "kept"):
-            self.register_buffer("kept", x.mean(dim=0))
-        return self.layers(x - self.kept, edge_index)
+        if not hasattr(self, "remembered"):
+            self.register_buffer("remembered", x.mean(dim=0))
+        return self.layers(x - self.remembered, edge_index)
 
 
 class KeepsBySize(Base):
     """It makes its edges anew only where their number has changed."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        if self.kept is None or self.kept.shape != edge_index.shape:
-            self.kept = edge_index
-        return self.layers(x, self.kept)
+        if self.remembered is None or self.remembered.shape != edge_index.shape:
+            self.remembered = edge_index
+        return self.layers(x, self.remembered)
 
 
 class KeptByAPart(Base):
@@ -113,7 +113,7 @@ KEEP = [
 def test_a_model_that_keeps_what_it_has_seen_is_refused_by_the_name_of_it(
     model: Callable[[int], nn.Module],
 ) -> None:
-    with refused("kept", "every forward"):
+    with refused("remembered", "every forward"):
         GIST(model, 8, 2)
 
 
@@ -121,14 +121,14 @@ class KeepsTheLatest(Base):
     """It computes again what belongs to another graph."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        if self.kept is None or not torch.equal(self.kept, edge_index):
-            self.kept = edge_index.clone()
-        return self.layers(x, self.kept)
+        if self.remembered is None or not torch.equal(self.remembered, edge_index):
+            self.remembered = edge_index.clone()
+        return self.layers(x, self.remembered)
 
 
 class Counts(Base):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        self.kept = (self.kept or 0) + 1
+        self.remembered = (self.remembered or 0) + 1
         return self.layers(x, edge_index)
 
 
@@ -143,7 +143,9 @@ class Normalised(Base):
 
 
 @pytest.mark.parametrize("model", [KeepsTheLatest, Counts, Normalised])
-def test_other_state_is_taken(model: Callable[[int], nn.Module]) -> None:
+def test_a_model_with_other_state_is_accepted_without_a_word(
+    model: Callable[[int], nn.Module],
+) -> None:
     with logged() as messages:
         assert GIST(model, 8, 2).layout.unused == frozenset()
     assert messages == []

@@ -1,6 +1,4 @@
-"""Weights and buffers that a model computes from whole parameters, such as those of a spectral
-norm.
-"""
+"""Weights and buffers that a model computes from whole parameters, as a spectral norm does."""
 
 from collections.abc import Callable
 from functools import partial
@@ -49,16 +47,15 @@ class Symmetric(nn.Module):
     """Depends on the order of rows and columns."""
 
     def forward(self, weight: Tensor) -> Tensor:
-        return (
-            weight.triu() + weight.triu(1).T
-            if weight.shape[0] == weight.shape[1]
-            else weight.tril()
-        )
+        if weight.shape[0] == weight.shape[1]:
+            return weight.triu() + weight.triu(1).T
+        return weight.tril()
 
 
 class Buffers(nn.Module):
-    """Computes buffers of its weight in training; the first three follow from all of it, the others
-    do not.
+    """Computes buffers of its weight in training.
+
+    The first three follow from all of the weight, the others do not.
     """
 
     def __init__(self, widths: tuple[int]) -> None:
@@ -126,15 +123,16 @@ def test_the_merged_weights_have_a_spectral_norm_of_one(
         torch.testing.assert_close(spectral_norms(model), torch.ones(3), rtol=5e-3, atol=0)
 
 
-def test_what_is_scored_is_what_is_returned() -> None:
+def test_the_model_that_is_scored_is_the_one_that_is_returned() -> None:
     gist = GIST(lambda w: Net(w, nn.utils.spectral_norm), (8, 6), 2)
     result = fit(gist, epochs=4)
     with torch.no_grad():
-        found = result.model(GRAPH.x, GRAPH.edge_index).argmax(1)
+        predicted = result.model(GRAPH.x, GRAPH.edge_index).argmax(1)
     for split in ("val", "test"):
         mask = getattr(GRAPH, split)
         scores = result.validation if split == "val" else result.test
-        assert scores["accuracy"] == pytest.approx(float((found == GRAPH.y)[mask].float().mean()))
+        accuracy = float((predicted == GRAPH.y)[mask].float().mean())
+        assert scores["accuracy"] == pytest.approx(accuracy)
 
 
 WITHOUT_ORDER: dict[str, Change] = {
@@ -164,13 +162,12 @@ def test_one_sub_gcn_is_a_plain_loop(change: Change) -> None:
     optimizer = training.make_optimizer(model.parameters())
     for _ in range(9):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(
-            model(GRAPH.x, GRAPH.edge_index)[GRAPH.train], GRAPH.y[GRAPH.train]
-        ).backward()
+        logits = model(GRAPH.x, GRAPH.edge_index)[GRAPH.train]
+        nn.functional.cross_entropy(logits, GRAPH.y[GRAPH.train]).backward()
         optimizer.step()
     fit(gist, epochs=9)
     trained = theta(gist)
-    plain = {name: tensor.detach() for name, tensor in named_tensors(model).items()}
+    plain = named_tensors_of(model)
     assert trained.keys() == plain.keys()
     for name, tensor in plain.items():
         torch.testing.assert_close(

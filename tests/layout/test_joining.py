@@ -13,6 +13,7 @@ from gistgnn import GIST, InputError, join, widen
 from gistgnn.nn import MODELS, ScaledModel
 from gistgnn.sampling import forward, whole_graph
 from tests.helpers.models import USERS, tiny_graph
+from tests.helpers.refusals import refused
 
 GRAPH = tiny_graph(48)
 F = GRAPH.num_features
@@ -84,6 +85,10 @@ def output(model: nn.Module) -> Tensor:
         return forward(model.float(), batch)
 
 
+def shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
 def times(widths: Any, count: int) -> Any:
     return widths * count if isinstance(widths, int) else tuple(count * width for width in widths)
 
@@ -95,9 +100,7 @@ def test_a_widened_model_has_the_same_output(name: str) -> None:
     model = trained_like(build, widths)
     for count in (2, 3):
         wide = widen(build, model, times(widths, count))
-        assert {key: tuple(value.shape) for key, value in wide.named_parameters()} == {
-            key: tuple(value.shape) for key, value in build(times(widths, count)).named_parameters()
-        }
+        assert shapes(wide) == shapes(build(times(widths, count)))
         expected = output(model)
         torch.testing.assert_close(
             output(wide), expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max())
@@ -108,8 +111,9 @@ def test_a_widened_model_has_the_same_output(name: str) -> None:
     "name", ["gcn none", "graphsage none", "graphsage batch", "pyg GCN None", "jumping"]
 )
 def test_the_output_of_joined_models_is_the_mean_of_theirs(name: str) -> None:
-    """Nothing mixes their features here. Each has a width of its own, and widths need not be
-    given.
+    """Nothing mixes their features here.
+
+    Each model has a width of its own, and widths need not be given.
     """
     build, widths = CASES[name]
     models = [
@@ -133,7 +137,7 @@ def test_the_users_random_stream_does_not_move() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_one_model_is_itself() -> None:
+def test_one_model_joined_is_itself() -> None:
     build, widths = CASES["gat layer"]
     model = trained_like(build, widths)
     assert all(
@@ -182,38 +186,37 @@ def test_a_run_begins_with_a_narrower_model(name: str) -> None:
         wide = GIST(build, times(widths, 4), 2)
         begun = wide.fit(GRAPH, epochs=2, lr=1e-9, init=init, progress=False)
         torch.testing.assert_close(output(begun.model), expected, rtol=1e-3, atol=1e-3)
+    no_multiple = widths + 1 if isinstance(widths, int) else (12, 24)
     with pytest.raises(InputError, match="same multiple"):
-        GIST(build, widths + 1 if isinstance(widths, int) else (12, 24), 1).fit(
-            GRAPH, init=narrow.model
-        )
+        GIST(build, no_multiple, 1).fit(GRAPH, init=narrow.model)
 
 
 @pytest.mark.parametrize("widths", [(12, 24), (9, 12), (3, 4), (12,)])
 def test_widths_that_no_number_of_copies_has_are_refused(widths: tuple[int, ...]) -> None:
-    build, own = CASES["gcn none"]
-    with pytest.raises(InputError):
-        widen(build, trained_like(build, own), widths)
+    build, narrow_widths = CASES["gcn none"]
+    with pytest.raises(InputError, match=r"same multiple of each|build lacks: give a model of"):
+        widen(build, trained_like(build, narrow_widths), widths)
 
 
-def test_other_models_are_refused() -> None:
-    build, own = CASES["gcn none"]
-    model = trained_like(build, own)
-    other = trained_like(CASES["graphsage none"][0], own)
+def test_models_that_build_does_not_make_are_refused() -> None:
+    build, narrow_widths = CASES["gcn none"]
+    model = trained_like(build, narrow_widths)
+    other = trained_like(CASES["graphsage none"][0], narrow_widths)
     with pytest.raises(InputError, match="empty"):
         join(build, [])
-    with pytest.raises(InputError):
-        join(build, [other])
-    with pytest.raises(InputError):
-        join(build, [model, other])
+    for models in ([other], [model, other]):
+        with refused("'convs.0.weight' is [6, 14], expected [6, 7]: give a model of build"):
+            join(build, models)
     with pytest.raises(InputError, match="together"):
         join(build, [model, model], (12, 12))
-    longer = trained_like(build, own)
+    longer = trained_like(build, narrow_widths)
     longer.extra = nn.Linear(3, 2)
     with pytest.raises(InputError, match=r"the model has 'extra.bias', which build lacks"):
-        join(build, [longer, longer], times(own, 2))
-    for widths in (own, times(own, 2)):  # A run takes copies of a narrower model.
+        join(build, [longer, longer], times(narrow_widths, 2))
+    # A run takes copies of a narrower model.
+    for widths in (narrow_widths, times(narrow_widths, 2)):
         for init in (longer, longer.state_dict()):
             with pytest.raises(InputError, match=r"has 'extra.bias', which"):
                 GIST(build, widths, 1).fit(GRAPH, init=init, progress=False)
-    with pytest.raises(InputError):
+    with refused("a model is 'model', expected a trained model of build"):
         join(build, [model, "model"])  # type: ignore[list-item]

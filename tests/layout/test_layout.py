@@ -98,7 +98,7 @@ DIMS: list[tuple[Build, Any, tuple[int, ...], dict[str, tuple[Dim, ...]]]] = [
     (lambda w: Stack(w, pyg.TransformerConv), (8, 6), (1, 1), {}),
     (lambda w: Stack(w, pyg.ResGatedGraphConv), (8, 6), (1, 1), {}),
     (Tied, 64, (1,), {"conv.lin.weight": (dim("0"), dim("0"))}),
-    # takes sorted edges alone
+    # It takes sorted edges alone.
     (lambda w: Stack(w, lambda a, b: pyg.SAGEConv(a, b, aggr="lstm")), (8,), (1,), {}),
     # Edge features of any number are tried.
     *(
@@ -116,7 +116,7 @@ DIMS: list[tuple[Build, Any, tuple[int, ...], dict[str, tuple[Dim, ...]]]] = [
     (*USERS["jumping over x"], (1, 1), {"out.lin.weight": (dim(C), dim("0", F, "1"))}),
     (*USERS["sage over a concatenation"], (1, 1), {"out.lin_r.weight": (dim(C), dim("0", "1"))}),
     (*USERS["copies of the whole"], (1, 1), {"out.weight": (dim(C), dim("0", "1", "0", "1"))}),
-    # d // 2 + 1 at an even d is one feature of no axis beside an axis of d / 2.
+    # At an even d, d // 2 + 1 is one feature of no axis beside an axis of d / 2.
     (through(lambda d: d // 2 + 1), (12,), (2,), {"0.weight": (dim(1, "0"), dim(F))}),
 ]
 
@@ -132,7 +132,7 @@ def test_dimensions_lie_along_their_axes(
     assert layout.widths(layout.features([24] * len(units))) == (24,) * len(units)
 
 
-def test_input_features_as_an_axis() -> None:
+def test_input_features_are_an_axis_if_asked_for() -> None:
     layout = infer_layout(
         lambda w: Stack(w[1:], pyg.SAGEConv, w[0]), (9, 8), shared=False, input_axis=0
     )
@@ -140,7 +140,7 @@ def test_input_features_as_an_axis() -> None:
     assert layout.names_along(0) == ["convs.0.lin_l.weight", "convs.0.lin_r.weight"]
 
 
-def test_a_compiled_model() -> None:
+def test_a_compiled_model_has_the_layout_of_the_plain_one_and_trains_alike() -> None:
     plain = GIST(PYG["gcn"], 8, 2)
     compiled = GIST(lambda width: torch.compile(PYG["gcn"](width), backend="eager"), 8, 2)
     with torch.compiler.set_stance("force_eager"):  # compiling takes seconds

@@ -1,5 +1,6 @@
-"""Which parameters are divided by m; `tests/theta/test_mean.py` shows that the full model then is
-the mean.
+"""Which parameters are divided by m.
+
+`tests/theta/test_mean.py` shows that the full model then is the mean.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -17,7 +18,7 @@ from gistgnn.nn import GraphSAGE
 from tests.helpers.models import C, F, Stack, every_model, layout_of
 from tests.helpers.refusals import refused
 
-# out.weight takes x, of which there is one, and h1 and h2, of which are m
+# Its out.weight takes x, of which there is one, and h1 and h2, of which there are m.
 MIXED = every_model()["jumping over x"]
 
 
@@ -27,13 +28,16 @@ def readout_of(
     split: Collection[int] = (0, 1, 2),
     input_axis: int | None = None,
 ) -> frozenset[str]:
-    axes, shared = ((widths,), True) if isinstance(widths, int) else (widths, False)
+    shared = isinstance(widths, int)
+    axes = (widths,) if shared else widths
     layout = infer_layout(build, axes, shared=shared, input_axis=input_axis)
     return find_readout(build, axes, layout, split)
 
 
 @pytest.mark.parametrize(("split", "name"), [((0, 1), "convs.1.weight"), ((0,), "convs.0.weight")])
-def test_split_input_features(split: Collection[int], name: str) -> None:
+def test_the_layer_that_sums_over_split_features_is_divided(
+    split: Collection[int], name: str
+) -> None:
     readout = readout_of(
         lambda widths: GraphSAGE(widths[0], widths[1:], C), (9, 8), split, input_axis=0
     )
@@ -41,8 +45,9 @@ def test_split_input_features(split: Collection[int], name: str) -> None:
 
 
 class InOut(nn.Module):
-    """Weights [in, out], as many write them; ``bias`` False leaves ReLU nothing that is not
-    homogeneous.
+    """Weights [in, out], as many write them.
+
+    Without ``bias``, all that ReLU gets is homogeneous.
     """
 
     def __init__(self, widths: Sequence[int], bias: bool = True) -> None:
@@ -97,7 +102,7 @@ def hidden(between: Callable[[Tensor], Tensor]) -> Callable[[Any], nn.Module]:
     ("build", "expected"),
     [
         (InOut, {"leave"}),
-        # dividing "enter" would give the same output, but other features
+        # To divide "enter" would give the same output, but other features.
         (partial(InOut, bias=False), {"leave"}),
         (Pooled, {"vector"}),
         (partial(Pooled, mean=True), set()),
@@ -109,7 +114,7 @@ def hidden(between: Callable[[Tensor], Tensor]) -> Callable[[Any], nn.Module]:
         (lambda w: GCN2(w[0]), {"leave.weight"}),
     ],
 )
-def test_a_model_whose_weights_do_not_end_in_the_input(
+def test_the_readout_is_seen_where_weights_do_not_end_in_the_input(
     build: Callable[[Any], nn.Module], expected: set[str]
 ) -> None:
     assert readout_of(build, (8,)) == expected

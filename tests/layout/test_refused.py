@@ -73,8 +73,8 @@ BY_POSITION: list[Callable[[Tensor], Tensor]] = [
 ]
 REFUSED: list[tuple[Any, Any, list[str]]] = [
     *(
-        (partial(Hidden, between=each), (12,), ["weight'", "cannot be confirmed", "width 0"])
-        for each in BY_POSITION
+        (partial(Hidden, between=between), (12,), ["weight'", "cannot be confirmed", "width 0"])
+        for between in BY_POSITION
     ),
     (
         pyg.models.GCN(F, 8, 2, C),
@@ -127,7 +127,7 @@ REFUSED: list[tuple[Any, Any, list[str]]] = [
         ["returned tuple", "one tensor"],
     ),
     (lambda w: Hidden(w, raising(KeyError)), (12,), ["could not be called", "KeyError", "two"]),
-    # d_0 is not a hidden axis
+    # The input's axis is not a hidden one.
     (lambda w: GraphSAGE(w[0], w[1:], C), (9, 8), ["could not be called"]),
     (
         lambda w: Hidden(w, lambda g: g.x),
@@ -148,16 +148,16 @@ def test_what_has_no_layout_is_refused(build: Any, widths: Any, parts: list[str]
         GIST(build, widths)
 
 
-def test_a_device_or_a_sampler_that_is_not_there() -> None:
-    for device, said in (
+def test_a_device_or_a_sampler_that_is_not_there_is_refused() -> None:
+    for device, message in (
         ("cuda:99", "device is 'cuda:99', but torch finds"),
         ("gpu", "expected cpu, cuda or cuda:N"),
     ):
-        with refused(said):
+        with refused(message):
             GIST(PYG["gcn"], 8, device=device)
-    for name, said in (
+    for name, message in (
         ("cluster", "sampler is 'cluster', expected one of full, auto, clusters"),
         (5, "sampler is 5"),
     ):
-        with refused(said):
+        with refused(message):
             fit(GIST(PYG["gcn"], 8, 2), sampler=name)

@@ -1,5 +1,6 @@
-"""Random graphs for the tests of gistgnn.nn, and a comparison of two functions, of their gradients,
-and under vmap.
+"""Random graphs for the tests of gistgnn.nn, and a comparison of two functions.
+
+The comparison is of outputs and gradients, also under vmap.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +13,9 @@ from torch.func import vmap
 
 
 def random_graph(nodes: int, edges: int, seed: int) -> Tensor:
-    """A directed multigraph: self-loops, repeated edges, and the last node isolated if there are
-    others.
+    """A directed multigraph with self-loops and repeated edges.
+
+    The last node is isolated if there are others.
     """
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(max(nodes - 1, 1), (2, edges), generator=generator)
@@ -39,11 +41,10 @@ def agree(
     sizes: Sequence[tuple[int, ...]],
     dims: Sequence[int | None],
 ) -> None:
-    """Check that ours gives what the plain function does, and its gradients, for random inputs of
-    these sizes.
+    """Check that `ours` gives what the plain function does, and its gradients.
 
-    ``dims`` is for vmap: where the sub-GCNs are in an input, None where all share it. All None:
-    without vmap.
+    The inputs are random and of these sizes. ``dims`` is for vmap: where the sub-GCNs are in an
+    input, None where all share it. If all are None, there is no vmap.
     """
     stacked = any(dim is not None for dim in dims)
     shapes = [
@@ -53,8 +54,11 @@ def agree(
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     out = vmap(ours, in_dims=tuple(dims))(*inputs) if stacked else ours(*inputs)
     pairs = list(zip(inputs, dims, strict=True))
-    each = [plain(*(x if dim is None else x.select(dim, i) for x, dim in pairs)) for i in range(K)]
-    expected = torch.stack(each) if stacked else each[0]
+    outputs = []
+    for i in range(K):
+        inputs_of_sub = [x if dim is None else x.select(dim, i) for x, dim in pairs]
+        outputs.append(plain(*inputs_of_sub))
+    expected = torch.stack(outputs) if stacked else outputs[0]
     torch.testing.assert_close(out, expected)
     grad = torch.randn_like(out)
     torch.testing.assert_close(

@@ -70,52 +70,56 @@ def test_dynamic_scores_are_the_plain_ones(
         agree(
             lambda *inputs: dynamic_scores(*inputs, pattern, 0.2),
             lambda *inputs: plain_dynamic(*inputs, pattern),
-            [(nodes, 6), (nodes, 6), (3, 2)], dims,
-        )  # fmt: skip
+            [(nodes, 6), (nodes, 6), (3, 2)],
+            dims,
+        )
 
 
 @examples
 @given(st.integers(0, 6), st.integers(1, 4), st.integers(0, 12), st.sampled_from([1.0, 1e3]))
-def test_rows_without_entries_and_rectangles(
-    rows: int, more: int, entries: int, size: float
+def test_rows_may_have_no_entries_and_columns_may_be_more(
+    rows: int, extra: int, entries: int, size: float
 ) -> None:
-    shape = rows, rows + more
-    row, col = (torch.randint(max(n, 1), (entries if rows else 0,)) for n in shape)
+    shape = (rows, rows + extra)
+    count = entries if rows else 0
+    row, col = (torch.randint(max(size, 1), (count,)) for size in shape)
     pattern, _ = CSR.from_entries(row, col, shape)
     agree(
         lambda features, scores: attend(features, size * scores, pattern),
         lambda features, scores: plain_attend(features, size * scores, pattern),
-        [(shape[1], 6), (2, pattern.num_edges)], [None, None],
-    )  # fmt: skip
+        [(shape[1], 6), (2, pattern.num_edges)],
+        [None, None],
+    )
 
 
-def test_dropout_of_weights_of_every_sub_gcn() -> None:
+def test_dropout_leaves_out_other_weights_in_every_sub_gcn() -> None:
     """The dropped weights are those that the result lacks, a share of p; the others are rescaled.
     Sub-GCNs differ.
     """
     torch.manual_seed(0)
     nodes = 60
-    pattern = Adjacency(
-        torch.cartesian_prod(torch.arange(nodes), torch.arange(nodes)).t(), nodes
-    ).attention
+    all_pairs = torch.cartesian_prod(torch.arange(nodes), torch.arange(nodes)).t()
+    pattern = Adjacency(all_pairs, nodes).attention
     scores = torch.randn(K, 2, pattern.num_edges, dtype=torch.float64, requires_grad=True)
     one_hot = torch.eye(nodes, dtype=torch.float64).repeat(1, 2).requires_grad_()
     places = pattern.row.long() * nodes + pattern.col.long()
-    kept = list[Tensor]()
+    masks = list[Tensor]()
     inputs = (one_hot, scores)
-    every = vmap(lambda own: attend(one_hot, own, pattern, 0.3), randomness="different")(scores)
-    for out, own in zip(every, scores, strict=True):
-        found = out.view(nodes, 2, nodes).transpose(0, 1)  # the columns are the weights of a head
-        kept.append((found != 0).double().flatten(1)[:, places])
-        assert abs(float(kept[-1].mean()) - 0.7) < 0.03
-        expected = plain_attend(one_hot, own, pattern, kept[-1] / 0.7)
+    outputs = vmap(
+        lambda sub_scores: attend(one_hot, sub_scores, pattern, 0.3), randomness="different"
+    )(scores)
+    for out, sub_scores in zip(outputs, scores, strict=True):
+        weights = out.view(nodes, 2, nodes).transpose(0, 1)  # the columns are the weights of a head
+        masks.append((weights != 0).double().flatten(1)[:, places])
+        assert abs(float(masks[-1].mean()) - 0.7) < 0.03
+        expected = plain_attend(one_hot, sub_scores, pattern, masks[-1] / 0.7)
         grad = torch.randn_like(out)
         torch.testing.assert_close(out, expected, rtol=1e-4, atol=0)
         gradients = (
             torch.autograd.grad(x, inputs, grad, retain_graph=True) for x in (out, expected)
         )
         torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-7)
-    assert not torch.equal(kept[0], kept[1])
+    assert not torch.equal(masks[0], masks[1])
 
 
 @pytest.mark.parametrize("size", [39.9, -39.9])
@@ -130,12 +134,12 @@ def test_the_largest_scores_without_a_shift_are_accurate(size: float) -> None:
     expected = plain_attend(*exact, pattern)
     grad = torch.randn(6, 4)
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
-    for got, wanted in zip(
+    for gradient, expected_gradient in zip(
         torch.autograd.grad(out, inputs, grad),
         torch.autograd.grad(expected, exact, grad.double()),
         strict=True,
     ):
-        torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(gradient.double(), expected_gradient, rtol=1e-5, atol=1e-5)
 
 
 def test_bfloat16_of_autocast_is_summed_in_float32() -> None:

@@ -136,16 +136,20 @@ def test_the_scores_of_some_nodes_are_rows_of_all_scores(
     model = randomise(MODELS[name](4, [8, width], classes, norm=norm, dropout=0.4))
     x = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
     torch.manual_seed(1)
-    every = model(x, adj)
+    all_scores = model(x, adj)
     expected = [
-        every[nodes],
-        *torch.autograd.grad(every[nodes].square().sum(), [x, *model.parameters()]),
+        all_scores[nodes],
+        *torch.autograd.grad(all_scores[nodes].square().sum(), [x, *model.parameters()]),
+        torch.rand(3),
     ]
-    expected.append(torch.rand(3))  # dropout has drawn as much
     torch.manual_seed(1)
     out = model(x, adj, nodes)
-    found = [out, *torch.autograd.grad(out.square().sum(), [x, *model.parameters()]), torch.rand(3)]
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+    actual = [
+        out,
+        *torch.autograd.grad(out.square().sum(), [x, *model.parameters()]),
+        torch.rand(3),  # dropout has drawn as much
+    ]
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-9)
 
 
 class Twice(SAGELayer):
@@ -165,7 +169,7 @@ class OfTheUser(GNN):
         *((MODELS[name](4, [6], 60), 3) for name in ("gcn", "graphsage", "gin")),
         (MODELS["gin"](4, [60], 3, norm="layer"), 3),  # its MLP follows the sum
         (MODELS["gin"](4, [6], 60, norm="batch"), 9),  # there its mean over all nodes is needed
-        # summed first, although there are fewer classes than features
+        # Features are summed first, although there are fewer classes than features.
         (MODELS["gcn"](4, [80], 60), 3),
         (MODELS["gcn"](4, [6], 3), 9),
         (MODELS["gat"](4, [6], 60), 9),
@@ -185,35 +189,41 @@ def test_the_output_layer_leaves_out_the_other_nodes_where_that_saves_time(
 
 
 @pytest.mark.parametrize("step", ["message", "aggregate", "update"])
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_subclass_of_sage_keeps_each_step_of_its_own(step: str, kept: bool) -> None:
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_subclass_of_sage_keeps_each_step_of_its_own(step: str, cached: bool) -> None:
     adj = Adjacency(random_graph(7, 20, 0), 7, torch.float64)
     x = torch.randn(7, 3).double()
-    if kept:
+    if cached:
         adj.cache_products(x)
-    own = type(
-        "Own", (SAGELayer,), {step: lambda self, *given: 2 * getattr(SAGELayer, step)(self, *given)}
-    )
-    layer = randomise(own(3, 4))
+
+    def twice_the_step(self: SAGELayer, *args: Any) -> Any:
+        return 2 * getattr(SAGELayer, step)(self, *args)
+
+    changed = type("Changed", (SAGELayer,), {step: twice_the_step})
+    layer = randomise(changed(3, 4))
     plain = SAGELayer(3, 4).double()
     plain.load_state_dict(layer.state_dict())
-    doubled = {"message": 2 * (plain(x, adj) - plain.update(x, 0 * x)) + plain.update(x, 0 * x)}
-    doubled |= {"aggregate": doubled["message"], "update": 2 * plain(x, adj)}
-    torch.testing.assert_close(layer(x, adj), doubled[step])
+    without_neighbours = plain.update(x, 0 * x)
+    if step == "update":
+        expected = 2 * plain(x, adj)
+    else:
+        expected = without_neighbours + 2 * (plain(x, adj) - without_neighbours)
+    torch.testing.assert_close(layer(x, adj), expected)
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("norm", "dim"), [("layer", 1), ("batch", 0), ("whole", (0, 1))])
-def test_norms(name: str, norm: str, dim: Any) -> None:
+def test_norms_are_those_of_their_formula(name: str, norm: str, dim: Any) -> None:
     adj = Adjacency(random_graph(9, 30, 3), 9)
     x = torch.randn(9, 4)
     model = MODELS[name](4, [6], 3, norm=norm)
     hidden = model.convs[0](x, adj)
-    hidden = hidden.relu() if norm == "whole" else hidden  # which comes after it
-    hidden = (hidden - hidden.mean(dim, keepdim=True)) / (
-        hidden.var(dim, correction=0, keepdim=True) + 1e-5
-    ).sqrt()
-    hidden = hidden if norm == "whole" else hidden.relu()
+    if norm == "whole":  # this norm comes after the activation
+        hidden = hidden.relu()
+    variance = hidden.var(dim, correction=0, keepdim=True)
+    hidden = (hidden - hidden.mean(dim, keepdim=True)) / (variance + 1e-5).sqrt()
+    if norm != "whole":
+        hidden = hidden.relu()
     torch.testing.assert_close(model(x, adj), model.convs[1](hidden, adj), atol=1e-4, rtol=1e-4)
     assert not list(model.norms.parameters()) or norm == "batch"
 
@@ -236,7 +246,10 @@ def test_an_empty_graph_has_no_scores(name: str) -> None:
     out = MODELS[name](4, [6], 3)(torch.ones(0, 4), torch.zeros(2, 0, dtype=torch.int64))
     out.sum().backward()
     assert out.shape == (0, 3)
-    assert issubclass(MODELS[name], GAT) == (name in WITH_HEADS)
+
+
+def test_the_models_with_heads_are_those_that_attend() -> None:
+    assert {name for name, model in MODELS.items() if issubclass(model, GAT)} == set(WITH_HEADS)
 
 
 EDGES = torch.tensor([[0], [1]])
@@ -257,7 +270,7 @@ EDGES = torch.tensor([[0], [1]])
         (lambda: GCN(3, [4], 2)(torch.ones(2, 3), Adjacency(EDGES, 2, torch.float64)), r"adj\.to"),
     ],
 )
-def test_bad_arguments(call: Callable[[], object], message: str) -> None:
+def test_bad_arguments_are_refused_in_one_line(call: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         call()
     assert "\n" not in str(error.value)

@@ -1,5 +1,6 @@
-"""PyG's layers give the same by products with matrices as by messages, and are left alone where
-they do not.
+"""PyG's layers give the same by products with matrices as by messages.
+
+They are left alone where they do not.
 """
 
 from collections.abc import Callable
@@ -24,8 +25,8 @@ D = torch.float64
 
 def edges(seed: int = 0) -> Tensor:
     """Edges with self-loops, repetitions, and a node without any."""
-    found = torch.randint(N - 1, (2, 60), generator=torch.Generator().manual_seed(seed))
-    return torch.cat([found, found[:, :5], torch.tensor([[3, 4], [3, 4]])], dim=1)
+    drawn = torch.randint(N - 1, (2, 60), generator=torch.Generator().manual_seed(seed))
+    return torch.cat([drawn, drawn[:, :5], torch.tensor([[3, 4], [3, 4]])], dim=1)
 
 
 def batch(*, weighted: bool = False) -> Batch:
@@ -44,9 +45,9 @@ class Net(nn.Module):
         self.convs = nn.ModuleList([first, second])
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        given = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
+        edge_tensors = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
         for conv in self.convs:
-            x = conv(x, *given).tanh()
+            x = conv(x, *edge_tensors).tanh()
         return x
 
 
@@ -95,25 +96,25 @@ class WithNode(Net):
 @pytest.mark.parametrize("layer", [pyg.GCNConv, pyg.SGConv])
 def test_an_added_node_gets_a_self_loop(layer: Callable[..., nn.Module]) -> None:
     torch.manual_seed(0)
-    messages, products = both(WithNode(layer(F, F), layer(F, C)).double(), batch())
+    messages, products = messages_and_products(WithNode(layer(F, F), layer(F, C)).double(), batch())
     torch.testing.assert_close(products, messages)
 
 
 @pytest.fixture
 def matrices(monkeypatch: pytest.MonkeyPatch) -> list[SparseMatrix]:
     """The matrices that layers multiply by, one for each product."""
-    found = []
+    multiplied: list[SparseMatrix] = []
     multiply = Products.multiply
 
     def counted(products: Products, matrix: SparseMatrix, h: Tensor, **options: bool) -> Tensor:
-        found.append(matrix)
+        multiplied.append(matrix)
         return multiply(products, matrix, h, **options)
 
     monkeypatch.setattr(Products, "multiply", counted)
-    return found
+    return multiplied
 
 
-def both(model: nn.Module, seen: Batch) -> tuple[list[Tensor], list[Tensor]]:
+def messages_and_products(model: nn.Module, seen: Batch) -> tuple[list[Tensor], list[Tensor]]:
     """Output and gradients by messages, and as gistgnn runs the model."""
     model.eval()
 
@@ -133,12 +134,12 @@ def test_outputs_and_gradients_are_the_same_also_of_stacked_models(
     model = MULTIPLY[name]()
     other = MULTIPLY[name]().eval()
     seen = batch(weighted="weight" in name)
-    messages, products = both(model, seen)
+    messages, products = messages_and_products(model, seen)
     torch.testing.assert_close(products, messages)
     for p in other.parameters():
         p.data.mul_(1.1)
     used = len(matrices)
-    expected = [each(seen.x, seen.edge_index, *seen.edge_data.values()) for each in (model, other)]
+    expected = [net(seen.x, seen.edge_index, *seen.edge_data.values()) for net in (model, other)]
     assert len(matrices) == used  # a call by the user passes messages, as before
     torch.testing.assert_close(Stack([model, other]).logits(seen), torch.stack(expected))
     assert len(matrices) > used
@@ -153,17 +154,17 @@ class Relu(pyg.GCNConv):
 
 
 class Thrice(pyg.SAGEConv):
-    def propagate(self, edge_index: Tensor, size: Any = None, **given: Any) -> Tensor:
-        return 3 * super().propagate(edge_index, size=size, **given)
+    def propagate(self, edge_index: Tensor, size: Any = None, **inputs: Any) -> Tensor:
+        return 3 * super().propagate(edge_index, size=size, **inputs)
 
 
 class Fewer(pyg.GCNConv):
     """It normalises other edges than the batch's."""
 
-    every = 1
+    stride = 1
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return super().forward(x, edge_index[:, :: self.every])
+        return super().forward(x, edge_index[:, :: self.stride])
 
 
 class Learned(Net):
@@ -199,7 +200,7 @@ LEFT_ALONE = {
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
 def test_other_layers_pass_messages(name: str) -> None:
-    messages, ours = both(LEFT_ALONE[name](), batch())
+    messages, ours = messages_and_products(LEFT_ALONE[name](), batch())
     assert all(torch.equal(one, other) for one, other in zip(messages, ours, strict=True))
 
 
@@ -213,34 +214,32 @@ def test_layers_of_one_model_may_see_other_edges_or_weights() -> None:
 
         def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
             first, second, third = self.convs
-            whole = first(x, edge_index) + first(x, edge_index, edge_weight) + second(x, edge_index)
-            fewer = third(whole, edge_index[:, ::2]) + third(
-                whole, edge_index[:, ::2], edge_weight[::2]
-            )
-            return fewer + third(whole, edge_index, edge_weight=2 * edge_weight)
+            h = first(x, edge_index) + first(x, edge_index, edge_weight) + second(x, edge_index)
+            fewer = third(h, edge_index[:, ::2]) + third(h, edge_index[:, ::2], edge_weight[::2])
+            return fewer + third(h, edge_index, edge_weight=2 * edge_weight)
 
-    messages, ours = both(Mixed().double(), batch(weighted=True))
+    messages, ours = messages_and_products(Mixed().double(), batch(weighted=True))
     torch.testing.assert_close(ours, messages)
 
 
 def test_a_layer_may_change_the_edges_that_it_is_given() -> None:
     model = twice(Fewer)
-    model.convs[0].every = 2
-    messages, ours = both(model, batch())
+    model.convs[0].stride = 2
+    messages, ours = messages_and_products(model, batch())
     torch.testing.assert_close(ours, messages)
 
 
 def test_new_edges_at_every_step_are_not_kept(matrices: list[SparseMatrix]) -> None:
     class Dropping(Net):
-        kept = slice(None)
+        edge_slice = slice(None)
 
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return super().forward(x, edge_index[:, self.kept])
+            return super().forward(x, edge_index[:, self.edge_slice])
 
     model = Dropping(pyg.SAGEConv(F, F), pyg.SAGEConv(F, C)).double()
     seen = batch()
     for step in range(12):
-        model.kept = slice(step, None)
+        model.edge_slice = slice(step, None)
         torch.testing.assert_close(forward(model, seen), model(seen.x, seen.edge_index))
     assert 1 < len(set(matrices)) < 12
 

@@ -43,8 +43,9 @@ def scaled(model: nn.Module) -> nn.Module:
 
 
 def inputs(seed: int, nodes: int = 12) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, the edges of a directed multigraph with self-loops, and weights of which some are
-    0.
+    """Features, edges and weights of a directed multigraph with self-loops.
+
+    Some of the weights are 0.
     """
     generator = torch.Generator().manual_seed(seed)
     edges = random_graph(nodes, 5 * nodes, seed)
@@ -85,7 +86,7 @@ def test_a_model_computes_the_same_as_a_module_of_pyg(name: str, norm: str) -> N
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", MODELS)
-def test_it_trains_on_as_the_model_does(name: str, norm: str) -> None:
+def test_a_converted_model_trains_on_as_the_model_does(name: str, norm: str) -> None:
     """The scaling stays as it is, a batch norm goes on from its statistics, gradients are equal."""
     model = scaled(trained(name, (4, 3), norm=norm))
     converted = to_pyg(model)
@@ -106,17 +107,18 @@ def test_pyg_s_own_model_is_used_where_it_computes_the_same() -> None:
     classes = {"gcn": pyg.GCN, "graphsage": pyg.GraphSAGE, "gat": pyg.GAT, "gatv2": pyg.GAT}
     for name, norm in product(classes, ("none", "layer", "batch")):
         assert type(to_pyg(trained(name, (4, 4), norm=norm, dropout=0.1))) is classes[name]
-    others = (
+    attending = trained("gat", (4, 4), dropout=0.1, attention_dropout=0.0)
+    in_sequence = (
         trained("gcn", (4, 3)),
         trained("gcn", (4, 4), norm="whole"),
-        trained("gat", (4, 4), dropout=0.1, attention_dropout=0.0),
+        attending,
         trained("gin", (4, 4)),
         scaled(trained("gcn", (4, 4))),
     )
-    assert {type(to_pyg(model)) for model in others} == {pyg.Sequential}
+    assert {type(to_pyg(model)) for model in in_sequence} == {pyg.Sequential}
     assert type(to_pyg(trained("graphsage", (4, 4)), edge_weight=True)) is pyg.Sequential
-    # dropout is the model's own, for whoever trains on
-    dropouts = {m.p for m in to_pyg(others[2]).modules() if isinstance(m, nn.Dropout)}
+    # Dropout is the model's own, for whoever trains on.
+    dropouts = {m.p for m in to_pyg(attending).modules() if isinstance(m, nn.Dropout)}
     assert dropouts == {0.1}
 
 
@@ -137,7 +139,7 @@ def test_the_python_of_a_model_makes_it(name: str) -> None:
         assert "gistgnn" not in "".join([*conversion.imports, *conversion.definitions])
 
 
-def test_it_is_copied_and_pickled_as_any_module() -> None:
+def test_a_converted_model_is_copied_and_pickled_as_any_module() -> None:
     x, edges, _ = inputs(3)
     for name in MODELS:
         converted = to_pyg(scaled(trained(name, (4, 3))))
@@ -210,7 +212,7 @@ def test_a_norm_that_is_put_into_a_model_is_refused() -> None:
             to_pyg(model)
 
 
-def test_types_of_numbers_stay() -> None:
+def test_types_of_numbers_stay_and_parameters_are_copies() -> None:
     for kind, dtype in product((GraphSAGE, GATv2), (torch.float32, torch.float64)):
         model = kind(F, (4, 4), C, norm="batch").to(dtype).eval()
         converted = to_pyg(model)

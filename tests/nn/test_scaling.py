@@ -1,6 +1,4 @@
-"""A model that was trained on scaled features cannot be called on features that are not, without a
-word.
-"""
+"""A model that was trained on scaled features scales what it is called on, or says so."""
 
 import copy
 import pickle
@@ -21,6 +19,7 @@ from gistgnn.nn import GCN, ScaledModel
 from gistgnn.nn.gnn import EnsembleModel
 from gistgnn.nn.scaling import scaled_model
 from gistgnn.sampling import whole_graph
+from tests.helpers.fitting import same
 from tests.helpers.models import PLAIN, C, F, tiny_graph
 from tests.helpers.refusals import refused
 
@@ -47,77 +46,76 @@ class EdgesFirst(Net):
         return self.second(self.encode(x, edge_index), edge_index)
 
 
-def graph() -> Graph:
+def unscaled_graph() -> Graph:
     made = tiny_graph(40)
     made.x.mul_(torch.logspace(-2, 2, F)).add_(torch.arange(F) * 10.0)
     return made
 
 
-def expected_output(trained: nn.Module, build: Callable[[int], nn.Module], given: Graph) -> Tensor:
-    """The output by the trained parameters and by means and deviations of the training nodes,
-    computed by hand.
+def expected_output(trained: nn.Module, build: Callable[[int], nn.Module], graph: Graph) -> Tensor:
+    """The output by the trained parameters, with features scaled by hand.
+
+    Means and deviations are those of the training nodes.
     """
     plain = build(8).eval()
     plain.load_state_dict(trained.model.state_dict())
-    rows = given.x[given.train].double()
-    x = (given.x.double() - rows.mean(dim=0)) / rows.std(dim=0, unbiased=False)
-    return Net.forward(plain, x.float(), given.edge_index)
+    rows = graph.x[graph.train].double()
+    x = (graph.x.double() - rows.mean(dim=0)) / rows.std(dim=0, unbiased=False)
+    return Net.forward(plain, x.float(), graph.edge_index)
 
 
 @pytest.mark.parametrize("build", [Net, EdgesFirst])
 def test_every_way_to_call_the_result_scales_or_says_so(build: Callable[[int], Any]) -> None:
-    given = graph()
-    model = GIST(build, 8, 2).fit(given, **OPTIONS).model
-    expected = expected_output(model, build, given)
+    graph = unscaled_graph()
+    model = GIST(build, 8, 2).fit(graph, **OPTIONS).model
+    expected = expected_output(model, build, graph)
     assert isinstance(model, ScaledModel)
-    arguments = (given.x, given.edge_index) if build is Net else (given.edge_index, given.x)
-    by_name = {"x": given.x, "edge_index": given.edge_index}
-    outputs = [model(**by_name), model.forward(**by_name), predict(model, whole_graph(given))]
+    arguments = (graph.x, graph.edge_index) if build is Net else (graph.edge_index, graph.x)
+    by_name = {"x": graph.x, "edge_index": graph.edge_index}
+    outputs = [model(**by_name), model.forward(**by_name), predict(model, whole_graph(graph))]
     if build is Net:
         outputs += [model(*arguments), model.forward(*arguments)]
-        outputs += [
-            predict(model, whole_graph(given), Evaluation("parts", parts=1))[torch.arange(40)]
-        ]
+        outputs.append(predict(model, whole_graph(graph), Evaluation("parts", parts=1)))
         outputs.append(torch.jit.trace(model, arguments, check_trace=False)(*arguments))
-    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))] if build is Net else []
-    outputs += [each(**by_name) for each in copies]
+        outputs.append(copy.deepcopy(model)(**by_name))
+        outputs.append(pickle.loads(pickle.dumps(model))(**by_name))
     for output in outputs:
         torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
     with pytest.raises(AttributeError, match=r"model\.model\.encode.*model\.scaling"):
         model.encode(*arguments)
     with pytest.raises(AttributeError, match="no attribute 'other'"):
         _ = model.other
-    x = model.scaling(given.x)
-    hidden = model.model.encode(x, given.edge_index)
+    x = model.scaling(graph.x)
+    hidden = model.model.encode(x, graph.edge_index)
     torch.testing.assert_close(
-        model.model.second(hidden, given.edge_index), expected, rtol=1e-4, atol=1e-4
+        model.model.second(hidden, graph.edge_index), expected, rtol=1e-4, atol=1e-4
     )
     with refused("x has 3 features", str(F)):
-        model(x=given.x[:, :3], edge_index=given.edge_index)
+        model(x=graph.x[:, :3], edge_index=graph.edge_index)
 
 
 def test_an_ensemble_behind_a_scaling_is_called_by_position_and_by_name() -> None:
-    given = graph()
+    graph = unscaled_graph()
     members = [Net(8).eval() for _ in range(2)]
-    model = scaled_model(EnsembleModel(members), Standardisation.of(given)).eval()
-    rows = given.x[given.train].double()
-    x = ((given.x.double() - rows.mean(dim=0)) / rows.std(dim=0, unbiased=False)).float()
-    expected = sum(member(x, given.edge_index) for member in members) / 2
+    model = scaled_model(EnsembleModel(members), Standardisation.of(graph)).eval()
+    rows = graph.x[graph.train].double()
+    x = ((graph.x.double() - rows.mean(dim=0)) / rows.std(dim=0, unbiased=False)).float()
+    expected = sum(member(x, graph.edge_index) for member in members) / 2
     for output in (
-        model(given.x, given.edge_index),
-        model(given.x, edge_index=given.edge_index),
-        model(x=given.x, edge_index=given.edge_index),
+        model(graph.x, graph.edge_index),
+        model(graph.x, edge_index=graph.edge_index),
+        model(x=graph.x, edge_index=graph.edge_index),
     ):
         torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_model_behind_the_scaling_is_plain() -> None:
     """It can be traced and scripted, and PyG's own inference finds its layers."""
-    given = graph()
-    model = GIST(Net, 8, 2).fit(given, **OPTIONS).model
-    expected = expected_output(model, Net, given)
-    x = model.scaling(given.x)
-    edge_index = given.edge_index
+    graph = unscaled_graph()
+    model = GIST(Net, 8, 2).fit(graph, **OPTIONS).model
+    expected = expected_output(model, Net, graph)
+    x = model.scaling(graph.x)
+    edge_index = graph.edge_index
     assert not model.model._forward_pre_hooks
     assert type(model.model) is Net
     for scripted in (torch.jit.script(model.model), torch.jit.script(model.scaling)):
@@ -125,30 +123,29 @@ def test_the_model_behind_the_scaling_is_plain() -> None:
     torch.testing.assert_close(
         torch.jit.script(model.model)(x, edge_index), expected, rtol=1e-4, atol=1e-4
     )
-    scaled = torch.fx.symbolic_trace(model.scaling)(given.x)
+    scaled = torch.fx.symbolic_trace(model.scaling)(graph.x)
     torch.testing.assert_close(model.model(scaled, edge_index), expected, rtol=1e-4, atol=1e-4)
-    basic = GIST(lambda width: pyg.GraphSAGE(F, width, 2, C), 8, 2).fit(given, **OPTIONS).model
+    basic = GIST(lambda width: pyg.GraphSAGE(F, width, 2, C), 8, 2).fit(graph, **OPTIONS).model
     with pytest.raises(AttributeError, match="inference_per_layer"):
-        basic.inference_per_layer(0, given.x, edge_index, 40)
-    h = basic.model.inference_per_layer(0, basic.scaling(given.x), edge_index, 40)
+        basic.inference_per_layer(0, graph.x, edge_index, 40)
+    h = basic.model.inference_per_layer(0, basic.scaling(graph.x), edge_index, 40)
     h = basic.model.inference_per_layer(1, h, edge_index, 40)
-    torch.testing.assert_close(h, basic(given.x, edge_index), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(h, basic(graph.x, edge_index), rtol=1e-4, atol=1e-4)
 
 
 def test_a_run_goes_on_from_a_scaled_model_and_from_its_state() -> None:
-    given = graph()
-    first = GIST(Net, 8, 2).fit(given, **OPTIONS).model
+    graph = unscaled_graph()
+    first = GIST(Net, 8, 2).fit(graph, **OPTIONS).model
     states = {"model": first, "state": first.state_dict(), "plain": first.model.state_dict()}
     continued = [
-        GIST(Net, 8, 2).fit(given, init=init, **OPTIONS).model.state_dict()
+        GIST(Net, 8, 2).fit(graph, init=init, **OPTIONS).model.state_dict()
         for init in states.values()
     ]
-    assert all(
-        torch.equal(one, continued[0][name]) for other in continued for name, one in other.items()
-    )
+    assert same(continued[0], continued[1])
+    assert same(continued[0], continued[2])
+    # These features are words, for which a run by itself does not standardise.
     options = {**OPTIONS, "standardise": None}
-    # What the features alone would not have decided: they are words.
-    words = graph()
+    words = unscaled_graph()
     words.x.copy_((torch.rand(40, F, generator=torch.Generator().manual_seed(0)) < 0.05).float())
     assert not GIST(Net, 8, 2).fit(words, **options).standardised
     for init in (first, first.state_dict()):
@@ -156,35 +153,35 @@ def test_a_run_goes_on_from_a_scaled_model_and_from_its_state() -> None:
 
 
 def test_files_have_the_names_of_the_model_and_are_read_again(tmp_path: Any) -> None:
-    given = graph()
+    graph = unscaled_graph()
     builds = {"own": Net, "ours": lambda width: GCN(F, (width,), C)}
     for name, build in builds.items():
-        result = GIST(build, 8, 2).fit(given, **OPTIONS)
+        result = GIST(build, 8, 2).fit(graph, **OPTIONS)
         result.save(tmp_path / name)
         again = load_run(tmp_path / name, build).model
         torch.testing.assert_close(
-            again(given.x, given.edge_index), result.model(given.x, given.edge_index)
+            again(graph.x, graph.edge_index), result.model(graph.x, graph.edge_index)
         )
         assert torch.equal(again.scaling.mean, result.model.scaling.mean)
 
 
 def test_a_state_that_is_loaded_into_one_model_changes_no_other_one() -> None:
-    given = graph()
+    graph = unscaled_graph()
     gist = GIST(Net, 8, 2)
-    result = gist.fit(given, **OPTIONS)
+    result = gist.fit(graph, **OPTIONS)
     first = gist.model()
     second = gist.model()
-    expected = second(given.x, given.edge_index)
+    expected = second(graph.x, graph.edge_index)
     first.load_state_dict({name: value + 1 for name, value in first.state_dict().items()})
-    assert torch.equal(gist.model()(given.x, given.edge_index), expected)
-    assert torch.equal(second(given.x, given.edge_index), expected)
+    assert torch.equal(gist.model()(graph.x, graph.edge_index), expected)
+    assert torch.equal(second(graph.x, graph.edge_index), expected)
     assert not torch.equal(first.scaling.mean, result.model.scaling.mean)
 
 
 def test_the_members_of_an_ensemble_scale() -> None:
-    given = graph()
-    result = Ensemble(Net, 8, 2).fit(given, **{**OPTIONS, "epochs": 4})
-    x = result.model.scaling(given.x)
-    expected = sum(member(x, given.edge_index) for member in result.model.model.members) / 2
-    torch.testing.assert_close(result.model(given.x, given.edge_index), expected)
-    torch.testing.assert_close(predict(result.model, whole_graph(given)), expected)
+    graph = unscaled_graph()
+    result = Ensemble(Net, 8, 2).fit(graph, **{**OPTIONS, "epochs": 4})
+    x = result.model.scaling(graph.x)
+    expected = sum(member(x, graph.edge_index) for member in result.model.model.members) / 2
+    torch.testing.assert_close(result.model(graph.x, graph.edge_index), expected)
+    torch.testing.assert_close(predict(result.model, whole_graph(graph)), expected)

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -30,13 +32,14 @@ def test_products_are_the_dense_ones(
     torch.testing.assert_close(matrix.to_dense(), dense)
 
 
-def test_the_product_to_the_second_order_also_within_vmap() -> None:
+def test_the_product_has_derivatives_to_the_second_order_also_within_vmap() -> None:
     matrix = SparseMatrix.from_dense(random_matrix(5, 4))
     h = torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda h: matrix @ h, h[0])
     assert torch.autograd.gradgradcheck(lambda h: matrix @ h, h[0])
-    one = torch.func.grad(lambda z: (matrix @ z).square().sum())
-    torch.testing.assert_close(torch.func.vmap(one)(h), torch.stack([one(own) for own in h]))
+    gradient = torch.func.grad(lambda z: (matrix @ z).square().sum())
+    expected = torch.stack([gradient(z) for z in h])
+    torch.testing.assert_close(torch.func.vmap(gradient)(h), expected)
 
 
 def test_earlier_content_of_memory_does_not_matter() -> None:
@@ -66,7 +69,7 @@ def test_entries_come_in_any_order_and_repeated_ones_add_up() -> None:
 
 @examples
 @given(st.permutations(range(6)), st.integers(0, 6))
-def test_select_columns(order: list[int], count: int) -> None:
+def test_selected_columns_are_those_of_the_dense_matrix(order: list[int], count: int) -> None:
     dense = random_matrix(4, 6)
     index = torch.tensor(order[:count], dtype=torch.int64)
     selected = SparseMatrix.from_dense(dense).select_columns(index)
@@ -75,7 +78,7 @@ def test_select_columns(order: list[int], count: int) -> None:
     torch.testing.assert_close(selected @ torch.eye(count, dtype=torch.float64), dense[:, index])
 
 
-def test_to() -> None:
+def test_a_conversion_returns_the_same_where_nothing_changes() -> None:
     matrix = SparseMatrix.from_dense(random_matrix(4, 3))
     assert matrix.to("cpu") is matrix
     single = matrix.to(torch.float32)
@@ -117,7 +120,7 @@ PAIR = torch.tensor([[0], [1]])
         ),
     ],
 )
-def test_bad_arguments(build, message: str) -> None:
+def test_bad_arguments_are_refused_in_one_line(build: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         build()
     assert "\n" not in str(error.value)
@@ -126,18 +129,17 @@ def test_bad_arguments(build, message: str) -> None:
 @pytest.mark.parametrize("loops", [0, 1, 5])
 def test_self_loops_are_found_in_the_same_places_where_their_number_is_known(loops: int) -> None:
     rng = torch.Generator().manual_seed(loops)
-    row, col = torch.randint(9, (2, 30), generator=rng)
-    row, col = row[row != col], col[row != col]
-    row = torch.cat([row, torch.arange(loops)])
-    col = torch.cat([col, torch.arange(loops)])
+    edges = torch.randint(9, (2, 30), generator=rng)
+    edges = edges[:, edges[0] != edges[1]]
+    row, col = torch.cat([edges, torch.arange(loops).expand(2, -1)], dim=1)
     pattern, _ = CSR.from_entries(row, col, (9, 9))
-    known = CSR(pattern.rowptr, pattern.col, pattern.shape, loops)
-    (one, mask, place) = pattern.looped()
-    (other, kept, again) = known.looped()
-    assert torch.equal(mask.nonzero().squeeze(1), kept)
-    assert torch.equal(one.rowptr, other.rowptr)
-    assert torch.equal(one.col, other.col)
-    assert torch.equal(place, again)
+    counted = CSR(pattern.rowptr, pattern.col, pattern.shape, loops)
+    looped, mask, positions = pattern.looped()
+    same_looped, indices, same_positions = counted.looped()
+    assert torch.equal(mask.nonzero().squeeze(1), indices)
+    assert torch.equal(looped.rowptr, same_looped.rowptr)
+    assert torch.equal(looped.col, same_looped.col)
+    assert torch.equal(positions, same_positions)
 
 
 @settings(max_examples=80)

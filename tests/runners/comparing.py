@@ -47,17 +47,18 @@ def trained(
     for number in range(2):
         round_ = gist.begin_round()
         round_.keeps_moments |= training.keeps_moments  # as `fit` plans it
-        found = runner(
+        losses_of_round = runner(
             round_, sampler, training, StepRange(number * local_steps, local_steps, 9), 5
         )
-        losses.append(round_.aggregate(found).get("loss", 0.0))  # of a batch without training nodes
+        # Batches without training nodes have no loss.
+        losses.append(round_.aggregate(losses_of_round).get("loss", 0.0))
     return gist.theta.copy() | gist.theta.place.moments, losses
 
 
 def runners_agree(
     case: Case, m: int, sampler: Sampler, training: Training, local_steps: int = 2, **options: Any
 ) -> list[str]:
-    """Check that both runners leave the same but for rounding; what the fused one has to say.
+    """Check that both runners leave the same but for rounding; return what the fused one notes.
 
     The models are of float64, as the batches have to be: batch norm makes much of float32's
     rounding. A batch of two nodes would not do: they may receive the same, of which batch norm
@@ -69,9 +70,8 @@ def runners_agree(
     def build(widths: Any) -> nn.Module:
         model: nn.Module = case[0](widths).double()
         for name, parameter in model.named_parameters():
-            if (
-                name.endswith("score_bias") or ("norm" in name and name.endswith("bias"))
-            ) and not parameter.is_meta:
+            is_bias = name.endswith("score_bias") or ("norm" in name and name.endswith("bias"))
+            if is_bias and not parameter.is_meta:
                 nn.init.constant_(parameter, 0.05)
         return model
 
@@ -83,7 +83,7 @@ def runners_agree(
     to_fuse = gist()  # which may note something of the model
     with logged() as notes:
         fused, losses = trained(Fused(), to_fuse, sampler, training, local_steps)
-    expected, own = trained(InTurn(), gist(), sampler, training, local_steps)
+    expected, expected_losses = trained(InTurn(), gist(), sampler, training, local_steps)
     torch.testing.assert_close(fused, expected, rtol=1e-6, atol=1e-9)
-    torch.testing.assert_close(losses, own, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(losses, expected_losses, rtol=1e-6, atol=1e-9)
     return notes

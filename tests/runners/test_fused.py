@@ -1,5 +1,6 @@
-"""The fused runner does what the in-turn runner does, where it can; elsewhere it trains in turn,
-and says so.
+"""The fused runner does what the in-turn runner does, where it can.
+
+Elsewhere it trains in turn, and says so.
 """
 
 from functools import partial
@@ -67,10 +68,10 @@ def trainings(draw: st.DrawFn) -> Training:
     steps=st.integers(1, 3),
     sampler=st.sampled_from([*SAMPLERS, "neighbor"]),
     training=trainings(),
-    whole=st.sampled_from([(), (0,)]),
+    whole_axes=st.sampled_from([(), (0,)]),
 )
 @example("gin", "batch", (7, 4), 4, 1, "clusters", SGD, ())  # equal values
-def test_it_equals_the_in_turn_runner(
+def test_the_fused_runner_equals_the_in_turn_runner(
     name: str,
     norm: str,
     widths: tuple[int, ...],
@@ -78,13 +79,12 @@ def test_it_equals_the_in_turn_runner(
     steps: int,
     sampler: str,
     training: Training,
-    whole: tuple[int, ...],
+    whole_axes: tuple[int, ...],
 ) -> None:
     case: Case = partial(OURS[name], norm=norm), widths
     by_layers = NeighborSampling(2, batch_size=8).sampler(DOUBLE, 0, layers=len(widths) + 1)
-    assert (
-        runners_agree(case, m, SAMPLERS.get(sampler, by_layers), training, steps, whole=whole) == []
-    )
+    chosen = SAMPLERS.get(sampler, by_layers)
+    assert runners_agree(case, m, chosen, training, steps, whole=whole_axes) == []
 
 
 class Plain(nn.Module):
@@ -126,7 +126,7 @@ MOMENTUM: dict[str, Any] = {
     "optimizer_state": "carry",
     "clip_norm": 1.0,
 }
-# no norm follows a bias: every gradient is above rounding
+# For models in which no norm follows a bias, so that every gradient is above rounding.
 ADAM = {"weight_decay": 0.1, "optimizer_state": "carry"}
 OTHERS: list[tuple[Case, dict[str, Any]]] = [
     *(
@@ -142,14 +142,18 @@ OTHERS: list[tuple[Case, dict[str, Any]]] = [
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("case", "options"), OTHERS)
-def test_it_equals_the_in_turn_runner_for_other_models(case: Case, options: dict[str, Any]) -> None:
+def test_the_fused_runner_equals_the_in_turn_runner_for_other_models(
+    case: Case, options: dict[str, Any]
+) -> None:
     assert runners_agree(case, 3, SAMPLERS["full"], Training(9, lr=0.05, **options)) == []
 
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("norm", ["layer", "batch"])
-def test_it_equals_the_in_turn_runner_where_classes_are_many(name: str, norm: str) -> None:
+def test_the_fused_runner_equals_the_in_turn_runner_where_classes_are_many(
+    name: str, norm: str
+) -> None:
     """The output layer then leaves out nodes without a loss."""
     case: Case = lambda widths: MODELS[name](F, widths, 60, norm=norm), (8, 6)
     assert runners_agree(case, 2, SAMPLERS["clusters"], SGD) == []
@@ -166,10 +170,9 @@ class Branching(Plain):
 class Noisy(Plain):
     def forward(self, x: Tensor) -> Tensor:
         h = self.enter(x)
-        noise = (
-            torch.randn(len(h), 1) if h.dtype == torch.float32 and h.device.type != "meta" else 0
-        )
-        return self.out((h + noise).relu())
+        if h.dtype == torch.float32 and h.device.type != "meta":
+            h = h + torch.randn(len(h), 1)
+        return self.out(h.relu())
 
 
 CANNOT = "torch.func.vmap cannot run this model"

@@ -1,5 +1,6 @@
-"""Batches of one node, which batch norm refuses in training: they are left out, by every runner and
-sampler.
+"""Batches of one node, which batch norm refuses in training.
+
+Every runner and every sampler leaves them out.
 """
 
 import logging
@@ -65,17 +66,14 @@ def test_batches_of_one_node_are_left_out(name: str, runner: Any) -> None:
             )
         assert "".join(notes).count("batches of one node are left out") == 1
         assert "not fused" not in "".join(notes)
-        assert all(
-            bool(torch.isfinite(value).all())
-            for value in theta(gist).values()
-            if value.is_floating_point()
-        )
+        assert all(torch.isfinite(tensor).all() for tensor in theta(gist).values())
         assert result.progress.rounds == result.progress.history[-1]["round"]
 
 
-def test_the_others_train_as_in_a_plain_loop() -> None:
-    """All neighbours of 4, 4 and 1 nodes: a loop of torch that leaves out what batch norm
-    refuses.
+def test_the_other_batches_train_as_in_a_plain_loop() -> None:
+    """All neighbours of 4, 4 and 1 nodes.
+
+    A loop of torch leaves out what batch norm refuses.
     """
     options: dict[str, Any] = {
         "optimizer": "sgd",
@@ -100,17 +98,19 @@ def test_the_others_train_as_in_a_plain_loop() -> None:
         nn.functional.cross_entropy(out[batch.loss_nodes], batch.y[batch.loss_nodes]).backward()
         optimizer.step()
     assert skipped > 0
-    found = theta(gist)
+    trained = theta(gist)
     for key, expected in model.state_dict().items():
         if not key.endswith("num_batches_tracked"):  # torch counts a batch before it refuses it
-            torch.testing.assert_close(found[key], expected)
+            torch.testing.assert_close(trained[key], expected)
 
 
 @pytest.mark.parametrize("method", [DataParallel, LocalSGD])
-def test_workers_leave_them_out_too(method: Any) -> None:
+def test_workers_leave_out_batches_of_one_node(method: Any) -> None:
     trainer = method(ours, (6,), 2, seed=1)
-    result = trainer.fit(GRAPH, epochs=6, sampler=SAMPLERS["clusters"], progress=False)
-    assert result.test["accuracy"] >= 0
+    with logged(logging.WARNING) as notes:
+        result = trainer.fit(GRAPH, epochs=6, sampler=SAMPLERS["clusters"], progress=False)
+    assert "".join(notes).count("batches of one node are left out") == 1
+    assert all(torch.isfinite(tensor).all() for tensor in result.model.state_dict().values())
 
 
 def test_norms_that_take_one_node_train_on_it() -> None:

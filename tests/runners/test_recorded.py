@@ -1,5 +1,6 @@
-"""Recorded steps: the same as steps one by one. The GPU is a pretended one; tests/cuda tries a real
-one.
+"""Recorded steps are the same as steps one by one.
+
+The GPU is a pretended one; tests/cuda tries a real one.
 """
 
 import gc
@@ -43,10 +44,10 @@ def model(name: str, widths: Any, **options: Any) -> nn.Module:
 
 
 def sampler_of(kind: str, device: str) -> Sampler:
-    whole = whole_graph(GRAPH.to(torch.device(device)))
+    full_batch = whole_graph(GRAPH.to(torch.device(device)))
     if kind == "full":
-        return FullGraph(whole)
-    return ClusterSampling(12, 4, "random", precompute=kind == "precomputed").sampler(whole, 0)
+        return FullGraph(full_batch)
+    return ClusterSampling(12, 4, "random", precompute=kind == "precomputed").sampler(full_batch, 0)
 
 
 def trained(
@@ -82,20 +83,20 @@ def trained(
         losses = run(round_, sampler, training, StepRange(number * ZETA, ZETA, ROUNDS * ZETA), 0)
         assert sorted(losses) == list(range(m))
         round_.aggregate(losses)
-    place = gist.theta.place
-    return {name: tensor.cpu() for name, tensor in (place.tensors | place.moments).items()}
+    storage = gist.theta.place
+    return {name: tensor.cpu() for name, tensor in (storage.tensors | storage.moments).items()}
 
 
 def agree(name: str, kind: str, m: int, **options: Any) -> None:
     expected = trained(name, kind, "cpu", m, **options)
     Recording.made = 0
     with pretended_gpu():
-        found = trained(name, kind, "cuda:0", m, **options)
+        actual = trained(name, kind, "cuda:0", m, **options)
     assert Recording.made >= 1
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     for key, tensor in expected.items():
         torch.testing.assert_close(
-            found[key], tensor, rtol=1e-3, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}"
+            actual[key], tensor, rtol=1e-3, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}"
         )
 
 
@@ -153,7 +154,8 @@ def test_dropout_does_not_depend_on_what_is_recorded(name: str, kind: str) -> No
     """A run that was resumed in every round, and so records nothing anew, is the unbroken one."""
     with pretended_gpu():
         unbroken, resumed = (
-            trained(name, kind, "cuda:0", 2, dropout=0.5, resumed=each) for each in (False, True)
+            trained(name, kind, "cuda:0", 2, dropout=0.5, resumed=is_resumed)
+            for is_resumed in (False, True)
         )
     for key, tensor in unbroken.items():
         torch.testing.assert_close(resumed[key], tensor, rtol=1e-5, atol=1e-7)
@@ -168,11 +170,11 @@ def test_spare_nodes_and_edges_change_nothing(name: str, spare: tuple[int, int])
     fixed.copy(batch)
     torch.manual_seed(0)
     net = model(name, (8, 8))
-    found = gradients(net, fixed.batch())
+    actual = gradients(net, fixed.batch())
     expected = gradients(net, batch)
     assert fixed.batch().adj.num_edges == batch.adj.num_edges + spare[1]
-    for own, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
+    for tensor, expected_tensor in zip(actual, expected, strict=True):
+        torch.testing.assert_close(tensor, expected_tensor, rtol=1e-4, atol=1e-6)
 
 
 def gradients(net: nn.Module, batch: Batch) -> list[Tensor]:
@@ -197,9 +199,10 @@ def net_like(net: nn.Module, width: int) -> nn.Module:
     return model("graphsage", (width,), norm=net.norm)
 
 
-def test_all_batches_of_clusters_fit() -> None:
-    """Also those of later epochs, which have other clusters; with self-loops no batch is
-    recorded.
+def test_all_batches_of_clusters_fit_the_largest_one_that_is_announced() -> None:
+    """Also those of later epochs, which have other clusters.
+
+    With self-loops no batch is recorded.
     """
     with pretended_gpu():
         sampler = sampler_of("batches", "cuda:0")
@@ -226,44 +229,44 @@ def test_larger_batches_than_foreseen_train_without_a_recording() -> None:
         return {name: tensor.cpu() for name, tensor in gist.theta.place.tensors.items()}
 
     with pretended_gpu():
-        whole = sampler_of("batches", "cuda:0").largest_batch
-        expected = trained_with(whole)
-        for largest in (None, (3, 3), (whole[0], 35)):
+        foreseen = sampler_of("batches", "cuda:0").largest_batch
+        expected = trained_with(foreseen)
+        for largest in (None, (3, 3), (foreseen[0], 35)):
             for name, tensor in trained_with(largest).items():
                 torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-6)
 
 
-def test_nodes_with_several_labels() -> None:
-    """Their loss is the binary cross-entropy, also with spare nodes."""
+def test_spare_nodes_change_nothing_where_nodes_have_several_labels() -> None:
+    """Their loss is the binary cross-entropy."""
     graph = without_loops(tiny_graph(48, multi_label=True))
     batch = whole_graph(graph)
     batch.adj.pattern.loops = 0
     fixed = FixedBatch(batch, len(batch.x) + 5, batch.adj.num_edges + 7)
     fixed.copy(batch)
     net = MODELS["gcn"](graph.num_features, (8,), graph.num_classes, norm="layer")
-    for own, other in zip(gradients(net, fixed.batch()), gradients(net, batch), strict=True):
-        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
+    for tensor, expected in zip(gradients(net, fixed.batch()), gradients(net, batch), strict=True):
+        torch.testing.assert_close(tensor, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_mean_loss_is_of_values_not_of_a_tensor_that_is_written_again() -> None:
     losses = MeanLoss()
-    found = torch.zeros(2, dtype=torch.float64)
+    loss = torch.zeros(2, dtype=torch.float64)
     for value in (1.0, 2.0, 6.0):
-        losses.add(found.fill_(value))
+        losses.add(loss.fill_(value))
     assert losses.mean is not None
     assert losses.mean.tolist() == [3.0, 3.0]
 
 
 def test_what_depends_on_all_nodes_or_on_the_host_is_not_recorded() -> None:
     with pretended_gpu():
-        whole = whole_graph(GRAPH.to(torch.device("cuda:0")))
-        batches = [whole] * (STEPS_BEFORE + 4)
+        batch = whole_graph(GRAPH.to(torch.device("cuda:0")))
+        batches = [batch] * (STEPS_BEFORE + 4)
         plain = Training(9, **SGD)
         assert steps_of(batches, model("graphsage", (16,)), plain) == 1
         assert steps_of(batches, model("graphsage", (16,), norm="batch"), plain) == 0
         assert steps_of(batches, model("graphsage", (16,), norm="whole"), plain) == 0
         scheduler = torch.optim.lr_scheduler.OneCycleLR
-        own = Training(
+        scheduled = Training(
             9, **SGD, schedule=lambda optimizer, total_steps: scheduler(optimizer, 0.1, total_steps)
         )
-        assert steps_of(batches, model("graphsage", (16,)), own) == 0
+        assert steps_of(batches, model("graphsage", (16,)), scheduled) == 0

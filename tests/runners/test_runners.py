@@ -1,9 +1,10 @@
-"""The in-turn runner; "auto", which leaves the same bit for bit and makes each batch once; what all
-runners share.
+"""The in-turn runner, "auto", and what all runners share.
+
+"auto" leaves the same as the in-turn runner, bit for bit, and makes each batch once.
 """
 
 import gc
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -47,8 +48,8 @@ TRAINING = Training(9, local_steps=3, lr=0.05)
 PARTS = cluster(WHOLE.edge_index, 24, 6, "random")
 CLUSTERS = ClusterBatches(WHOLE, PARTS, 3)
 INDEPENDENT = ClusterBatches(WHOLE, PARTS, 2).with_independent_batches()
-FEW = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:2])
-FEW = ClusterBatches(FEW, cluster(WHOLE.edge_index, 24, 4, "random"), 1)
+FEW_NODES = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:2])
+FEW = ClusterBatches(FEW_NODES, cluster(WHOLE.edge_index, 24, 4, "random"), 1)
 
 
 class WholeNorm(torch.optim.SGD):
@@ -108,8 +109,9 @@ def test_auto_equals_the_in_turn_runner_bit_for_bit(
 
 
 class Counting(FullGraph):
-    """Counts the batches that it makes, and the tensors that there are before the fourth and the
-    ninth.
+    """Counts the batches that it makes.
+
+    It also counts the tensors that there are before the fourth and the ninth batch.
     """
 
     made = 0
@@ -119,7 +121,7 @@ class Counting(FullGraph):
         for k, batch in enumerate(super().batches(first_step, steps)):
             self.made += 1
             if k in (3, 8):
-                self.counts.append(sum(type(each) is torch.Tensor for each in gc.get_objects()))
+                self.counts.append(sum(type(item) is torch.Tensor for item in gc.get_objects()))
             yield batch
 
 
@@ -136,7 +138,7 @@ def values(module: nn.Module) -> list[list[float]]:
     return [t.tolist() for t in named_tensors(module).values()]
 
 
-def test_a_sub_gcn_trained_alone_is_the_same() -> None:
+def test_a_sub_gcn_trained_alone_is_as_one_trained_with_others() -> None:
     """Where and after what a sub-GCN trains does not matter, dropout included."""
     together, alone = (GIST(*dropping(), 3).begin_round() for _ in range(2))
     InTurn()(together, FULL, TRAINING, StepRange(0, 3, 9), seed=5)
@@ -168,7 +170,7 @@ def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
     round_, again = (
         GIST(OURS["gcn"], (9, 7), 3, width_scaling="none").begin_round() for _ in range(2)
     )
-    found = round_.aggregate(InTurn()(round_, FULL, TRAINING, StepRange(0, 2, 9), seed=0))
+    metrics = round_.aggregate(InTurn()(round_, FULL, TRAINING, StepRange(0, 2, 9), seed=0))
     losses = []
     for sub in again:
         optimizer = torch.optim.Adam(sub.parameters(), lr=TRAINING.lr)
@@ -178,7 +180,7 @@ def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
             losses.append(float(loss))
             loss.backward()
             optimizer.step()
-    assert found["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-6)
+    assert metrics["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-6)
 
 
 CLASSES = 60  # more than the last hidden layer has features
@@ -186,22 +188,19 @@ CLASSES = 60  # more than the last hidden layer has features
 
 def many_classes(name: str) -> Batch:
     """A batch of float64 with scores for many classes, of which the loss is on some nodes."""
-    whole = replace(WHOLE, x=WHOLE.x.double(), y=torch.arange(24) % CLASSES, product=None)
+    full_batch = replace(WHOLE, x=WHOLE.x.double(), y=torch.arange(24) % CLASSES, product=None)
+    if name == "classes":
+        return full_batch
     if name in ("labels", "numbers"):
-        return replace(whole, y=torch.rand(24, CLASSES).round().double())
+        return replace(full_batch, y=torch.rand(24, CLASSES).round().double())
     if name == "inductive":
         return in_double(training_subgraph(tiny_graph(60)))
-    samplings = {
-        "saint": SaintNodeSampling(batch_size=12),
-        "neighbor": NeighborSampling(2, batch_size=8),
+    samplers: dict[str, Callable[[], Sampler]] = {
+        "saint": lambda: SaintNodeSampling(batch_size=12).sampler(full_batch, 0, layers=3),
+        "neighbor": lambda: NeighborSampling(2, batch_size=8).sampler(full_batch, 0, layers=3),
+        "clusters": lambda: ClusterBatches(full_batch, PARTS, 3),
     }
-    if name == "clusters":
-        return next(iter(ClusterBatches(whole, PARTS, 3).batches(0, 1)))
-    return (
-        next(iter(samplings[name].sampler(whole, 0, layers=3).batches(0, 1)))
-        if name in samplings
-        else whole
-    )
+    return next(iter(samplers[name]().batches(0, 1)))
 
 
 SEEN = ("classes", "labels", "numbers", "inductive", "saint", "neighbor", "clusters")
@@ -214,28 +213,28 @@ MODELS_ON_BATCHES = [pair for pair in product(SEEN, (*MODELS, "pyg")) if pair !=
 def test_a_step_computes_the_loss_of_the_output_of_all_nodes(
     batch: str, name: str, dropout: float
 ) -> None:
-    given = many_classes(batch)
+    seen = many_classes(batch)
     training = Training(9, loss="mse" if batch == "numbers" else None)
     if name == "pyg":
         model: nn.Module = pyg.models.GCN(F, 8, 3, CLASSES, dropout=dropout).double()
     else:
         model = MODELS[name](F, (8, 6), CLASSES, dropout=dropout, norm="layer").double()
     torch.manual_seed(4)
-    expected = loss_of(forward(model, given)[given.loss_nodes], given, training)
+    expected = loss_of(forward(model, seen)[seen.loss_nodes], seen, training)
     gradients = torch.autograd.grad(expected, list(model.parameters()))
     drawn = torch.rand(3)
     torch.manual_seed(4)
-    loss = backward(model, given, training)
+    loss = backward(model, seen, training)
     assert torch.equal(torch.rand(3), drawn)
-    found = [loss, *(parameter.grad for parameter in model.parameters())]
-    torch.testing.assert_close(found, [expected.detach(), *gradients], rtol=1e-6, atol=1e-9)
+    actual = [loss, *(parameter.grad for parameter in model.parameters())]
+    torch.testing.assert_close(actual, [expected.detach(), *gradients], rtol=1e-6, atol=1e-9)
 
 
 def test_an_ensemble_gives_the_output_of_some_nodes() -> None:
     batch = many_classes("classes")
     ensemble = EnsembleModel([MODELS["graphsage"](F, (8,), CLASSES).double() for _ in range(2)])
-    found = forward(ensemble, batch, nodes=batch.loss_nodes)
-    torch.testing.assert_close(found, forward(ensemble, batch)[batch.loss_nodes])
+    actual = forward(ensemble, batch, nodes=batch.loss_nodes)
+    torch.testing.assert_close(actual, forward(ensemble, batch)[batch.loss_nodes])
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
@@ -255,7 +254,7 @@ def test_a_loss_that_is_not_finite_names_the_first_sub_gcn(runner: str) -> None:
         for broken in (2, 3):
             named_tensors(round_.subs[broken])["convs.1.bias"].fill_(float("inf"))
     losses = make_runner(runner)(round_, FULL, TRAINING, StepRange(0, 2, 9), 0)
-    # the others are not trained for nothing
+    # In turn, the sub-GCNs after the first broken one are not trained for nothing.
     assert runner != "in-turn" or losses.keys() == {0, 1, 2}
     with refused("round 1", "loss of sub-GCN 2", error=DivergedError):
         round_.aggregate(losses)

@@ -1,5 +1,6 @@
-"""Small graphs, what their batches hold, and the papers' probabilities and matrices, written down
-node by node.
+"""Small graphs, what their batches hold, and the papers' formulas.
+
+Probabilities and matrices are written down node by node.
 """
 
 from collections.abc import Iterable
@@ -41,8 +42,11 @@ def random_graph(nodes: int, edges: int, seed: int = 0, *, both_ways: bool = Tru
     """Undirected or directed, without self-loops, every node with a neighbour."""
     rng = torch.Generator().manual_seed(seed)
     ends = torch.randint(nodes, (edges, 2), generator=rng).tolist()
-    pairs = [(u, v) for u, v in ends if u != v] + [(i, (i + 1) % nodes) for i in range(nodes)]
-    return directed(nodes, pairs + [(v, u) for u, v in pairs] if both_ways else pairs)
+    pairs = [(u, v) for u, v in ends if u != v]
+    pairs += [(node, (node + 1) % nodes) for node in range(nodes)]
+    if both_ways:
+        pairs += [(v, u) for u, v in pairs]
+    return directed(nodes, pairs)
 
 
 @st.composite
@@ -75,7 +79,7 @@ def adjacency(batch: Batch) -> Dense:
 
 
 def with_loops(a: Dense) -> Dense:
-    """A + I with one self-loop for each node; those that are given stay."""
+    """A + I with one self-loop for each node; self-loops of A stay as they are."""
     return [[a[i][j] or float(i == j) for j in range(len(a))] for i in range(len(a))]
 
 
@@ -126,18 +130,22 @@ class Mean:
 
     def __init__(self, *shape: int) -> None:
         self.count = torch.zeros(shape, dtype=torch.float64)
-        self._sum, self._squares = torch.zeros_like(self.count), torch.zeros_like(self.count)
+        self._sum = torch.zeros_like(self.count)
+        self._squares = torch.zeros_like(self.count)
 
     def add(self, sample: Tensor, has: Tensor | None = None) -> None:
-        """Take a sample; ``has``: which entries it has, all of them if not said."""
-        kept = torch.ones_like(self.count) if has is None else has.double().expand_as(self.count)
-        self.count += kept
-        self._sum += kept * sample
-        self._squares += kept * sample**2
+        """Take a sample; `has` says which entries it has, None that it has all."""
+        present = torch.ones_like(self.count)
+        if has is not None:
+            present = has.double().expand_as(self.count)
+        self.count += present
+        self._sum += present * sample
+        self._squares += present * sample**2
 
     def errors(self, exact: Tensor) -> Tensor:
-        """Each entry's error in standard errors, of those that vary; what does not vary has to be
-        exact.
+        """Each entry's error in standard errors, of those entries that vary.
+
+        What does not vary has to be exact.
         """
         average = self._sum / self.count
         variance = (self._squares / self.count - average**2).clamp(min=0)
@@ -161,9 +169,9 @@ def converges(samples: Iterable[tuple[Tensor, ...]], exact: Tensor, at: tuple[in
     errors shrink as the root of the number of samples; a bias makes it grow with that number.
     """
     average = Mean(*exact.shape)
-    taken = iter(samples)
+    iterator = iter(samples)
     for number in range(1, max(at) + 1):
-        average.add(*next(taken))
+        average.add(*next(iterator))
         if number in at:
             errors = average.errors(exact)
             assert len(errors) > 10

@@ -1,5 +1,6 @@
-"""What a step sees of the graph; how a model's forward is called, and which forwards are
-refused.
+"""What a step sees of the graph, and how a model's forward is called.
+
+And which forwards are refused.
 """
 
 from collections.abc import Callable
@@ -29,10 +30,15 @@ def batch(x: Tensor = GRAPH.x) -> Batch:
 
 
 def test_an_output_that_is_not_one_row_a_node_is_refused() -> None:
-    shapes = {"(24,)": (24,), "(1, 3)": (1, C), "(24, 3, 1)": (24, C, 1)}
-    outputs: dict[str, Any] = {said: torch.zeros(shape) for said, shape in shapes.items()}
-    for said, out in {**outputs, "tuple": (torch.zeros(24, C), None), "NoneType": None}.items():
-        with refused(f"returned {said}", "24 nodes"):
+    outputs: dict[str, Any] = {
+        "(24,)": torch.zeros(24),
+        "(1, 3)": torch.zeros(1, C),
+        "(24, 3, 1)": torch.zeros(24, C, 1),
+        "tuple": (torch.zeros(24, C), None),
+        "NoneType": None,
+    }
+    for description, out in outputs.items():
+        with refused(f"returned {description}", "24 nodes"):
             forward(model(lambda self, x, out=out: out), batch())
 
 
@@ -54,12 +60,12 @@ def test_a_model_is_called_by_the_names_of_its_arguments() -> None:
         (model(lambda self, x, adj: x), (one.features, one.adj)),
         (model(lambda self, x, *, scale=1.0: x), (bags,)),
     ):
-        found = arguments(other, one)
-        assert len(found.positional) == len(expected)
-        for given, wanted in zip(found.positional, expected, strict=True):
-            # a copy, until it is known that the model only reads
-            assert given is wanted or torch.equal(given, wanted)
-        assert found.by_name == {}
+        call = arguments(other, one)
+        assert len(call.positional) == len(expected)
+        for argument, expected_argument in zip(call.positional, expected, strict=True):
+            # It may be a copy, until it is known that the model only reads.
+            assert argument is expected_argument or torch.equal(argument, expected_argument)
+        assert call.by_name == {}
     assert batch().features is GRAPH.x
 
 
@@ -118,8 +124,8 @@ SIGNATURES: dict[str, Callable[..., Tensor]] = {
     "other names": lambda self, h, ei, edge_weight: weighted_sums(h, ei, edge_weight),
     "edges": lambda self, x, edge_weight, edges: weighted_sums(x, edges, edge_weight),
     "handed on": lambda self, *args, edge_weight: weighted_sums(*args, edge_weight),
-    "handed on by name": lambda self, x, edge_weight=None, **others: weighted_sums(
-        x, others["edge_index"], edge_weight
+    "handed on by name": lambda self, x, edge_weight=None, **kwargs: weighted_sums(
+        x, kwargs["edge_index"], edge_weight
     ),
     "the structure by name": lambda self, x, *, adj: adj.pattern.with_values(adj.edge_weight) @ x,
     "the structure after weights": lambda self, x, edge_weight=None, adj=None: (
@@ -166,14 +172,14 @@ def test_some_columns_of_sparse_features_share_the_structure() -> None:
     x[torch.arange(24), torch.arange(24)] = 2.0
     columns = torch.tensor([20, 3])
     for features in (x, x.to_sparse_csr()):
-        whole = batch(features)
-        operator = whole.adj.gcn
-        selected = whole.select_columns(columns)
+        full_batch = batch(features)
+        operator = full_batch.adj.gcn
+        selected = full_batch.select_columns(columns)
         assert selected.adj.gcn is operator
         assert torch.equal(selected.dense, x[:, columns])
 
 
-def test_forwards_that_are_refused() -> None:
+def test_forwards_that_cannot_be_called_are_refused() -> None:
     def typed(self: nn.Module, g: Data) -> Tensor:
         return g.x
 
@@ -248,11 +254,14 @@ def test_edge_data_that_is_not_used_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "takes_weights", "hint"),
-    [((1,), True, "data.edge_weight = data.edge_attr.squeeze(1)"), ((), True, "data.edge_weight = "
-                                                                              "data.edge_attr;"),
-     ((2,), True, ""), ((1,), False, "")],
-)  # fmt: skip
-def test_edge_attr_that_may_be_weights(
+    [
+        ((1,), True, "data.edge_weight = data.edge_attr.squeeze(1)"),
+        ((), True, "data.edge_weight = data.edge_attr;"),
+        ((2,), True, ""),
+        ((1,), False, ""),
+    ],
+)
+def test_a_hint_is_given_where_edge_attr_may_be_weights(
     shape: tuple[int, ...], takes_weights: bool, hint: str
 ) -> None:
     graph = replace(only(EDGE_GRAPH), edge_attr=torch.rand(EDGE_GRAPH.num_edges, *shape))

@@ -1,5 +1,6 @@
-"""Batches that are unions of clusters, and the first layer's sums, which are those of the whole
-graph if asked for.
+"""Batches that are unions of clusters, and the first layer's sums.
+
+The sums are those of the whole graph if asked for.
 """
 
 from dataclasses import replace
@@ -60,17 +61,17 @@ def test_smaller_batches_are_of_the_same_clusters() -> None:
     smaller = usual.with_smaller_batches(4)
     assert smaller is not None
     assert usual.facts is not None
-    expected = ClusterSampling(usual.facts.clusters, usual.facts.clusters_per_batch // 4, "random")
-    given = expected.sampler(WHOLE, seed=0)
-    assert smaller.steps_per_epoch == given.steps_per_epoch > usual.steps_per_epoch
-    for one, other in zip(smaller.batches(0, 9), given.batches(0, 9), strict=True):
+    sampling = ClusterSampling(usual.facts.clusters, usual.facts.clusters_per_batch // 4, "random")
+    expected = sampling.sampler(WHOLE, seed=0)
+    assert smaller.steps_per_epoch == expected.steps_per_epoch > usual.steps_per_epoch
+    for one, other in zip(smaller.batches(0, 9), expected.batches(0, 9), strict=True):
         assert torch.equal(one.x, other.x)
         assert torch.equal(one.edge_index, other.edge_index)
-    assert given.with_smaller_batches(2) is None, "the user has chosen"
+    assert expected.with_smaller_batches(2) is None, "the user has chosen"
     assert usual.with_smaller_batches(100) is None, "of less than one cluster"
 
 
-def test_refused() -> None:
+def test_clusters_of_another_graph_are_refused() -> None:
     with refused("clusters are of 41 nodes, the graph has 40"):
         ClusterBatches(WHOLE, cluster(GRAPH.edge_index, 41, 5, "random"), 2)
 
@@ -80,21 +81,20 @@ def test_refused() -> None:
 def test_sums_of_x_are_rows_of_the_whole_graph_s(
     q: int, operator: Operator, precompute: bool
 ) -> None:
-    whole: Tensor = getattr(WHOLE.adj, operator) @ GRAPH.x
+    full_sums: Tensor = getattr(WHOLE.adj, operator) @ GRAPH.x
     batches = list(sampler(q, precompute=precompute).batches(0, 4))
     for batch in (*batches, *reversed(batches)):
-        own = getattr(batch.adj, operator) @ batch.x
+        batch_sums = getattr(batch.adj, operator) @ batch.x
         nodes = (batch.x[:, None] == GRAPH.x[None]).all(dim=2).nonzero()[:, 1]
-        expected = whole[nodes] if precompute else own
+        expected = full_sums[nodes] if precompute else batch_sums
         torch.testing.assert_close(batch.adj.aggregate(operator, batch.x), expected)
         h = batch.x + 0  # equal, and not x itself
-        torch.testing.assert_close(batch.adj.aggregate(operator, h), own)
+        torch.testing.assert_close(batch.adj.aggregate(operator, h), batch_sums)
     narrow = sampler(q, precompute=precompute).select_columns(torch.tensor([4, 0])).batches(0, 4)
-    for some, batch in zip(narrow, batches, strict=True):
+    for narrow_batch, batch in zip(narrow, batches, strict=True):
         expected = batch.adj.aggregate(operator, batch.x)[:, [4, 0]]
-        torch.testing.assert_close(
-            some.adj.aggregate(operator, some.x), expected, rtol=1e-5, atol=1e-6
-        )
+        actual = narrow_batch.adj.aggregate(operator, narrow_batch.x)
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def thetas(
@@ -107,17 +107,17 @@ def thetas(
     return theta(gist)
 
 
-def test_which_models_notice() -> None:
+def test_models_that_sum_the_features_first_have_the_sums_of_the_whole_graph() -> None:
     for name in ("gcn", "graphsage", "gat", "pyg"):
         with_sums, without = (
             thetas(name, 8, 2, precompute=precompute) for precompute in (True, False)
         )
         assert same(with_sums, without) == (name in ("gat", "pyg"))
-        for both in zip(
-            *(thetas(name, 1, 1, precompute=p).values() for p in (True, False)), strict=True
-        ):
-            torch.testing.assert_close(*both)  # one cluster is the whole graph
+        # One cluster is the whole graph.
+        torch.testing.assert_close(
+            thetas(name, 1, 1, precompute=True), thetas(name, 1, 1, precompute=False)
+        )
     x = torch.nn.functional.one_hot(torch.arange(40) % F, F) * (torch.arange(40) % 2)[:, None]
-    # sparse features are projected first: sums of projections are the batch's own
+    # Sparse features are projected first, and sums of projections are the batch's own.
     bags = replace(GRAPH, x=x.float())
     assert same(*(thetas("gcn", 8, 2, bags, precompute=precompute) for precompute in (True, False)))

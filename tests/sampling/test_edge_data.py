@@ -23,9 +23,9 @@ SUBGRAPHS: dict[str, Sampling] = {
 
 
 def batches(
-    sampling: Sampling, whole: Batch, seed: int = 0, count: int = 2, layers: int = 2
+    sampling: Sampling, full_batch: Batch, seed: int = 0, count: int = 2, layers: int = 2
 ) -> list[Batch]:
-    with closing(sampling.sampler(whole, seed, layers=layers).batches(0, count)) as made:
+    with closing(sampling.sampler(full_batch, seed, layers=layers).batches(0, count)) as made:
         return list(made)
 
 
@@ -45,30 +45,35 @@ def test_an_edge_has_its_own_data(name: str, nodes: int, seed: int, inductive: b
     unsorted = Batch(
         graph.x, graph.edge_index[:, order], graph.y, graph.train.nonzero()[:, 0], edge_data=data
     )
-    whole = training_subgraph(graph) if inductive else unsorted
-    check_told(whole)
+    full_batch = training_subgraph(graph) if inductive else unsorted
+    check_told(full_batch)
     torch.testing.assert_close(
-        whole.adj.edge_weight, told(whole.x, whole.edge_index)["edge_weight"], rtol=0, atol=0
+        full_batch.adj.edge_weight,
+        told(full_batch.x, full_batch.edge_index)["edge_weight"],
+        rtol=0,
+        atol=0,
     )
-    if (name != "clusters" or len(whole.x) >= 5) and whole.edge_index.numel():
-        for batch in batches(SUBGRAPHS[name], whole, seed):
+    if (name != "clusters" or len(full_batch.x) >= 5) and full_batch.edge_index.numel():
+        for batch in batches(SUBGRAPHS[name], full_batch, seed):
             check_told(batch)
 
 
-def test_repeated_edges() -> None:
+def test_repeated_edges_have_their_own_data_or_are_refused() -> None:
     graph = only(edge_graph(), "edge_type")
     edges = torch.cat([graph.edge_index, graph.edge_index[:, :4]], dim=1)
     types = torch.cat([graph.edge_type, (graph.edge_type[:4] + 1) % 3])
     masks = {"train": graph.train, "val": graph.val, "test": graph.test}
     twice = Graph.build(graph.x, edges, graph.y, edge_type=types, **masks)
-    whole = whole_graph(twice)
+    full_batch = whole_graph(twice)
     for name in ("clusters", "neighbor", "all neighbours"):
-        for batch in batches(SUBGRAPHS[name], whole):
+        for batch in batches(SUBGRAPHS[name], full_batch):
             assert len(batch.edge_data["edge_type"]) == batch.edge_index.shape[1]
     for name in ("saint-node", "saint-edge", "saint-rw"):
         with refused("4 edges join nodes that another edge joins", name, "coalesce"):
-            batches(SUBGRAPHS[name], whole)
-        without_data = Batch(whole.x, whole.edge_index, whole.y, whole.loss_nodes)
+            batches(SUBGRAPHS[name], full_batch)
+        without_data = Batch(
+            full_batch.x, full_batch.edge_index, full_batch.y, full_batch.loss_nodes
+        )
         with refused("4 edges join nodes that another edge joins", name, "coalesce"):
             batches(SUBGRAPHS[name], without_data)
 

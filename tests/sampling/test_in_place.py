@@ -1,5 +1,6 @@
-"""What a model gets is its own: it may write into it, and neither later calls nor the user's graph
-notice.
+"""What a model gets is its own, and it may write into it.
+
+Neither later calls nor the user's graph notice.
 """
 
 from collections.abc import Callable
@@ -242,7 +243,7 @@ def test_a_layer_of_the_users_may_write_into_what_it_gets(layer: type[GCNLayer],
 
 def by_layers(model: nn.Module, seen: Batch) -> Tensor:
     if "forward" in vars(type(model.convs[0])):
-        # a layer with a forward of its own has no steps to run one by one
+        # A layer with a forward of its own has no steps to run one by one.
         return forward(model, seen)
     with torch.no_grad():
         return Evaluation("layers").prepare(model, seen).logits(model)
@@ -282,7 +283,7 @@ def test_fit_trains_the_same_with_operations_in_place_and_leaves_the_graph(runne
     data.val_mask = graph.val
     data.test_mask = graph.test
     results = []
-    # torch cannot fuse operations in place
+    # torch cannot fuse operations in place, so the plain run is not fused either.
     for dropout, chosen in ((drop_in_place, runner), (drop, "auto")):
         gist = GIST(network(dropout), 8, 2)
         results.append(

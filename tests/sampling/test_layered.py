@@ -1,5 +1,6 @@
-"""Samplers by layers: sparse features, and all neighbours; uniform neighbour sampling against its
-definition.
+"""Samplers by layers: sparse features, all neighbours, and memory.
+
+Uniform neighbour sampling is compared with its definition.
 """
 
 import tracemalloc
@@ -24,12 +25,14 @@ WHOLE = whole_graph(tiny_graph(60))
 def test_sparse_features_are_gathered_as_such(sampling: Sampling) -> None:
     x = torch.zeros(60, 50)
     x[torch.arange(60), torch.arange(60) % 50] = torch.rand(60) + 1
-    wholes = [
+    full_batches = [
         Batch(x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes, sparse=sparse) for sparse in (None, False)
     ]
     columns = torch.arange(0, 50, 3)
-    both = [sampling.sampler(whole, 0, layers=2).batches(0, 2) for whole in wholes]
-    for one, other in zip(*both, strict=True):
+    streams = [
+        sampling.sampler(full_batch, 0, layers=2).batches(0, 2) for full_batch in full_batches
+    ]
+    for one, other in zip(*streams, strict=True):
         assert one.x.layout is torch.sparse_csr
         assert torch.equal(one.dense, other.x)
         narrow = GCN(len(columns), (6,), C)
@@ -64,10 +67,12 @@ def test_with_all_neighbours_outputs_are_those_of_the_whole_graph(
             forward(model, next(batches))
         return
     for batch in batches:
-        own = torch.stack([expected[tuple(row)] for row in batch.x[: len(batch.y)].tolist()])
+        expected_rows = torch.stack(
+            [expected[tuple(row)] for row in batch.x[: len(batch.y)].tolist()]
+        )
         out = forward(model, batch)
         assert len(out) == (len(batch.x) if name == "pyg" else len(batch.y))
-        torch.testing.assert_close(out[batch.loss_nodes], own)
+        torch.testing.assert_close(out[batch.loss_nodes], expected_rows)
 
 
 def test_the_number_of_layers_has_to_fit() -> None:
@@ -101,8 +106,8 @@ def test_a_sampled_structure_is_converted_to_another_type(sampling: Sampling) ->
 
 
 def test_a_node_has_the_same_neighbours_in_every_layer() -> None:
-    whole = random_graph(40, 200)
-    for batch in NeighborSampling((3, 2, 4), batch_size=6).sampler(whole, 0).batches(0, 4):
+    full_batch = random_graph(40, 200)
+    for batch in NeighborSampling((3, 2, 4), batch_size=6).sampler(full_batch, 0).batches(0, 4):
         lower, *above = layers_of(batch)
         for upper in above:
             rows = upper.pattern.shape[0]
@@ -111,20 +116,20 @@ def test_a_node_has_the_same_neighbours_in_every_layer() -> None:
             lower = upper
         pairs = torch.stack([batch.adj.pattern.row, batch.adj.pattern.col])
         assert pairs.unique(dim=1).shape == pairs.shape  # no neighbour twice
-        kept = batch.adj.pattern.rowptr.diff()
+        drawn = batch.adj.pattern.rowptr.diff()
         first, second = lower.pattern.shape
-        degree = Structure(whole).degrees.plain[nodes_of(batch)]
-        for begin, stop, fanout in ((0, first, 3), (first, second, 2), (second, len(kept), 4)):
+        degree = Structure(full_batch).degrees.plain[nodes_of(batch)]
+        for begin, stop, fanout in ((0, first, 3), (first, second, 2), (second, len(drawn), 4)):
             expected = degree[begin:stop].clamp(max=fanout).int()
-            assert torch.equal(kept[begin:stop], expected)
+            assert torch.equal(drawn[begin:stop], expected)
 
 
 def with_hubs(nodes: int, hubs: int) -> Structure:
     """Nodes with four neighbours, and hubs with an edge from every node."""
     everywhere = torch.arange(nodes).repeat(hubs), torch.arange(hubs).repeat_interleave(nodes)
     ring = torch.arange(nodes).repeat(4)
-    others = (ring + torch.arange(4).repeat_interleave(nodes) + 1) % nodes, ring
-    edges = torch.cat([torch.stack(everywhere), torch.stack(others)], dim=1).unique(dim=1)
+    neighbours = (ring + torch.arange(4).repeat_interleave(nodes) + 1) % nodes, ring
+    edges = torch.cat([torch.stack(everywhere), torch.stack(neighbours)], dim=1).unique(dim=1)
     return Structure(
         Batch(
             torch.zeros(nodes, 1), edges, torch.zeros(nodes, dtype=torch.long), torch.arange(nodes)
@@ -147,33 +152,31 @@ def peak_bytes(structure: Structure, fanout: int) -> tuple[int, int]:
 @pytest.mark.parametrize("hubs", [1, 20])
 def test_a_hub_takes_the_memory_of_its_own_edges(hubs: int) -> None:
     structure = with_hubs(2000, hubs)
-    every, edges = peak_bytes(structure, -1)
-    assert every < 100 * edges
+    bytes_for_all, edges = peak_bytes(structure, -1)
+    assert bytes_for_all < 100 * edges
     for fanout in (10**9, 2004, 2000, 1990, 300):
-        assert peak_bytes(structure, fanout)[0] < 2 * every
+        assert peak_bytes(structure, fanout)[0] < 2 * bytes_for_all
 
 
 @pytest.mark.parametrize("fanout", [1, 2, 5, 9, 40, 10**12])
 def test_edges_are_drawn_without_replacement(fanout: int) -> None:
-    whole = random_graph(30, 150)
+    full_batch = random_graph(30, 150)
     rng = np.random.default_rng(fanout)
-    structure = Structure(whole)
+    structure = Structure(full_batch)
     nodes = rng.permutation(30)[:20]
     times = np.zeros(structure.edges.nnz)
     for _ in range(300):
         entries, counts = draw_edges(structure, nodes, fanout, rng)
         ranges = [range(*structure.edges.indptr[node : node + 2]) for node in nodes]
-        assert counts.tolist() == [min(fanout, len(own)) for own in ranges]
-        for own, drawn in zip(ranges, np.split(entries, counts.cumsum()[:-1]), strict=True):
+        assert counts.tolist() == [min(fanout, len(edges)) for edges in ranges]
+        for edges, drawn in zip(ranges, np.split(entries, counts.cumsum()[:-1]), strict=True):
             assert len({*drawn}) == len(drawn)
-            assert {*drawn.tolist()} <= {*own}
+            assert {*drawn.tolist()} <= {*edges}
         times[entries] += 1
-    for own in ranges:
-        share = min(1, fanout / len(own)) if len(own) else 0
-        assert (
-            np.abs(times[own.start : own.stop] / 300 - share).max(initial=0)
-            < 5 * (0.25 / 300) ** 0.5
-        )
-    every = draw_edges(structure, nodes, 10**12, rng)
-    for one, other in zip(every, draw_edges(structure, nodes, -1, rng), strict=True):
+    for edges in ranges:
+        share = min(1, fanout / len(edges)) if len(edges) else 0
+        differences = np.abs(times[edges.start : edges.stop] / 300 - share)
+        assert differences.max(initial=0) < 5 * (0.25 / 300) ** 0.5  # five standard errors
+    all_edges = draw_edges(structure, nodes, 10**12, rng)
+    for one, other in zip(all_edges, draw_edges(structure, nodes, -1, rng), strict=True):
         assert np.array_equal(one, other)

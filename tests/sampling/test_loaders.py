@@ -1,5 +1,6 @@
-"""Batches of PyG's loaders, and of lists of `Data`, against training on the whole graph and plain
-loops.
+"""Batches of PyG's loaders, and of lists of `Data`.
+
+They are compared with training on the whole graph and with plain loops.
 """
 
 import copy
@@ -49,10 +50,10 @@ from tests.helpers.refusals import refused
 NODES = GRAPH.num_nodes
 
 
-def data_of(graph: Graph = GRAPH, **others: Any) -> Data:
+def data_of(graph: Graph = GRAPH, **fields: Any) -> Data:
     """A graph as PyG's `Data`."""
     masks = {"train_mask": graph.train, "val_mask": graph.val, "test_mask": graph.test}
-    return Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, **masks, **others)
+    return Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, **masks, **fields)
 
 
 def pieces(data: Data, count: int = 4) -> list[Data]:
@@ -111,7 +112,7 @@ def test_the_whole_graph_in_a_list_is_the_whole_graph(
     ],
     ids=["adj_t", "other types", "sparse", "a batch of one"],
 )
-def test_other_ways_to_write_the_same_batch(change: Callable[[Data], Data]) -> None:
+def test_other_ways_to_write_the_same_batch_train_alike(change: Callable[[Data], Data]) -> None:
     assert same(trained([change(DATA)]), trained(None))
 
 
@@ -179,7 +180,7 @@ each_loader = pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
 @pytest.mark.one_in(3)
 @each_loader
 def test_every_loader_trains_alike_by_every_runner(make: Callable[[], Any]) -> None:
-    """That of the second epoch and of later rounds, too."""
+    """Also in the second epoch and in later rounds."""
     states = [trained(make(), 3, runner=runner) for runner in ("in-turn", "auto", "fused")]
     assert same(states[0], states[1])
     torch.testing.assert_close(states[2], states[0], rtol=1e-4, atol=1e-5)
@@ -196,10 +197,13 @@ def test_a_run_is_the_same_again_whatever_the_user_s_generator(make: Callable[[]
 
 
 def test_another_seed_draws_other_batches() -> None:
-    draws = [Draws(RandomNodeLoader(DATA, 4, shuffle=True), 4, seed, ()) for seed in (1, 1, 2)]
-    one, again, other = ([data.x for data in map(draw.at, range(4))] for draw in draws)
-    assert all(map(torch.equal, one, again))
-    assert not any(map(torch.equal, one, other))
+    def drawn(seed: int) -> list[Tensor]:
+        draws = Draws(RandomNodeLoader(DATA, 4, shuffle=True), 4, seed, ())
+        return [draws.at(step).x for step in range(4)]
+
+    first = drawn(1)
+    assert all(map(torch.equal, first, drawn(1)))
+    assert not any(map(torch.equal, first, drawn(2)))
 
 
 def test_a_resumed_run_has_the_batches_of_an_unbroken_one(tmp_path: Path) -> None:
@@ -265,8 +269,9 @@ def steps_of_fit(
         "schedule": "constant",
         "epochs": epochs,
         "local_steps": 3,
+        "standardise": standardise,
     }
-    gist.fit(graph, sampler=loader, progress=False, **{**options, "standardise": standardise})
+    gist.fit(graph, sampler=loader, progress=False, **options)
     return theta(gist)
 
 
@@ -315,18 +320,19 @@ def test_node_norm_weights_losses_and_edge_norm_edges() -> None:
 
 
 def neighbor_like(seeds: Tensor) -> Data:
-    """A batch as PyG's `NeighborLoader` makes it: the output nodes first, and edges into the nodes
-    of one hop.
+    """A batch as PyG's `NeighborLoader` makes it.
+
+    The output nodes come first, and the edges are those into the nodes of one hop.
     """
     sources, targets = GRAPH.edge_index
     near = sources[torch.isin(targets, seeds)]
-    others = near.unique()
-    n_id = torch.cat([seeds, others[~torch.isin(others, seeds)]])
+    neighbours = near.unique()
+    n_id = torch.cat([seeds, neighbours[~torch.isin(neighbours, seeds)]])
     inside = torch.isin(targets, n_id) & torch.isin(sources, n_id)
-    place = torch.full((NODES,), -1)
-    place[n_id] = torch.arange(len(n_id))
+    position = torch.full((NODES,), -1)
+    position[n_id] = torch.arange(len(n_id))
     masks = {"train_mask": GRAPH.train[n_id], "val_mask": GRAPH.val[n_id]}
-    edges = place[GRAPH.edge_index[:, inside]]
+    edges = position[GRAPH.edge_index[:, inside]]
     facts = {"n_id": n_id, "input_id": torch.arange(len(seeds)), "batch_size": len(seeds)}
     return Data(x=GRAPH.x[n_id], edge_index=edges, y=GRAPH.y[n_id], **masks, **facts)
 
@@ -361,13 +367,12 @@ def test_the_graphs_of_a_batch_are_no_batch_size() -> None:
     joined = PyGBatch.from_data_list(PIECES[:2])
     assert joined.batch_size == 2
     reader = BatchReader(Graph.from_pyg(DATA))
-    assert (
-        reader.read(joined).loss_nodes.tolist() == joined.train_mask.nonzero().squeeze(1).tolist()
-    )
+    expected = joined.train_mask.nonzero().squeeze(1)
+    assert reader.read(joined).loss_nodes.tolist() == expected.tolist()
 
 
 def test_roots_of_several_subgraphs_train() -> None:
-    """As ShaDowKHopSampler gives them: the labels are those of the roots."""
+    """The batch is as that of ShaDowKHopSampler: the labels are those of the roots."""
     data = PyGBatch.from_data_list(PIECES[:2])
     roots = torch.tensor([1, 4, 9])
     shadow = data.clone().update({"root_n_id": roots, "y": data.y[roots]})
@@ -377,7 +382,7 @@ def test_roots_of_several_subgraphs_train() -> None:
     assert batch.y[batch.loss_nodes].tolist() == data.y[expected].tolist()
 
 
-def test_several_labels_numbers_and_two_classes() -> None:
+def test_several_labels_numbers_and_two_classes_train_on_a_loader_as_on_the_graph() -> None:
     several = data_of(tiny_graph(multi_label=True))
     assert same(trained([several], graph=several), trained(None, graph=several))
     numbers = DATA.clone().update({"y": DATA.x[:, :C] - DATA.x[:, 1 : C + 1]})
@@ -397,7 +402,7 @@ def one_output(width: int) -> nn.Module:
     return PyGGCN(F, width, 2, 1)
 
 
-def test_partitioned_inputs() -> None:
+def test_partitioned_inputs_train_on_a_loader_as_on_the_graph() -> None:
     from gistgnn.nn import GCN
 
     def build(widths: tuple[int, ...]) -> nn.Module:
@@ -467,7 +472,7 @@ def test_batches_are_kept_for_a_round_at_most(runner: str, most: int) -> None:
 
 
 @pytest.mark.parametrize("method", [LocalSGD, DataParallel])
-def test_every_worker_draws_its_own(method: Any) -> None:
+def test_every_worker_draws_batches_of_its_own(method: Any) -> None:
     loader = RandomNodeLoader(DATA, num_parts=4, shuffle=True)
     result = method(gcn(), (8,), 2).fit(DATA, sampler=loader, epochs=4, progress=False)
     assert result.config["sampler"]["batches"] == "independent"
@@ -494,6 +499,7 @@ def test_a_budget_trains_on_a_loader() -> None:
     gist = GIST(gcn(), (256, 256), 2)
     result = gist.fit(DATA, sampler=LOADERS["RandomNodeLoader"](), budget=1.5, progress=False)
     assert result.progress.steps > 0
+    assert result.config["sampler"]["class"] == "RandomNodeLoader"
 
 
 def test_a_result_names_the_loader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -522,8 +528,8 @@ def test_a_result_names_the_loader(tmp_path: Path, capsys: pytest.CaptureFixture
         from_description(sampler)
 
 
-def without(*names: str, **others: Any) -> list[Data]:
-    data = DATA.clone().update(others)
+def without(*names: str, **fields: Any) -> list[Data]:
+    data = DATA.clone().update(fields)
     for name in names:
         del data[name]
     return [data]
@@ -565,7 +571,7 @@ BAD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("loader", "message"), BAD, ids=[message for _, message in BAD])
-def test_refused(loader: Any, message: str) -> None:
+def test_batches_that_cannot_be_trained_on_are_refused(loader: Any, message: str) -> None:
     with refused(message):
         trained(loader)
 
@@ -577,7 +583,8 @@ def test_edge_data_of_the_graph_alone_are_refused() -> None:
 
 def test_batches_without_training_nodes_may_come_by_chance() -> None:
     empty = DATA.clone().update({"train_mask": torch.zeros(NODES, dtype=torch.bool)})
-    trained([empty, DATA, empty, empty], 3, runner="in-turn")
+    state = trained([empty, DATA, empty, empty], 3, runner="in-turn")
+    assert all(tensor.isfinite().all() for tensor in state.values())
     with refused("20 batches without a training node"):
         trained(NoLength([empty]), epochs=40)
 
@@ -596,7 +603,8 @@ def test_other_settings_that_contradict_are_refused() -> None:
 def test_a_batch_may_have_one_node_and_no_edges() -> None:
     alone = [DATA.subgraph(torch.tensor([node])) for node in GRAPH.train.nonzero().squeeze(1)]
     assert all(data.num_edges == 0 for data in alone)
-    trained(alone, runner="in-turn")
+    state = trained(alone, runner="in-turn")
+    assert all(tensor.isfinite().all() for tensor in state.values())
 
 
 def test_a_loader_that_ends_early_begins_anew() -> None:

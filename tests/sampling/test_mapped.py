@@ -1,5 +1,6 @@
-"""A graph that is mapped from a folder of clusters trains and is evaluated as the same graph in
-memory.
+"""A graph that is mapped from a folder of clusters is as the same graph in memory.
+
+It trains alike, and is evaluated alike.
 """
 
 import contextlib
@@ -34,8 +35,9 @@ OPERATORS = ("gcn", "mean", "sum")
 
 @contextlib.contextmanager
 def little_memory(columns: int, nodes: int, entries: int = 11) -> Iterator[None]:
-    """Āx is computed so many columns at a time, and so many entries of its rows are read at
-    once.
+    """Let Āx be computed so many columns at a time.
+
+    Of its rows, so many entries are read at once.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gistgnn.sampling.batch.available_bytes", lambda _: 2 * 4 * nodes * columns)
@@ -69,9 +71,9 @@ def test_batches_are_those_in_memory(
     with tempfile.TemporaryDirectory() as name, little_memory(columns, graph.num_nodes):
         folder = Path(name) / "graph"
         same, _ = make_clustered(graph, count, folder)
-        whole, clusters = in_memory(same, folder)
+        full_batch, clusters = in_memory(same, folder)
         per_batch = min(per_batch, len(clusters))
-        one = ClusterBatches(whole, clusters, per_batch, 3, precompute=precompute)
+        one = ClusterBatches(full_batch, clusters, per_batch, 3, precompute=precompute)
         other = ClusterBatches(whole_graph(load(folder)), None, per_batch, 3, precompute=precompute)
         assert one.steps_per_epoch == other.steps_per_epoch
         for left, right in zip(one.batches(0, 7), other.batches(0, 7), strict=True):
@@ -88,49 +90,48 @@ def test_batches_are_those_in_memory(
 def test_evaluation_is_that_of_the_graph_in_memory(
     name: str, some: bool, memory: float | None, tmp_path: Path
 ) -> None:
-    """Nodes that nobody needs are not computed. ``memory`` is in multiples of the least that is
-    needed.
+    """Nodes that nobody needs are not computed.
+
+    ``memory`` is in multiples of the least that is needed.
     """
     nodes, edges = (300, 400) if some else (100, 750)
-    wanted = torch.rand(nodes) < (10 / nodes if some else 2)
+    mask = torch.rand(nodes) < (10 / nodes if some else 2)
     x = np.random.default_rng(1).normal(size=(nodes, 12)).astype(np.float32)
     same, _ = make_clustered(some_graph(nodes, edges, x=x), 9, tmp_path / "graph")
     torch.manual_seed(0)
     model = MODELS[name](12, (9, 6), 3).eval()
-    whole = whole_graph(same)
+    full_batch = whole_graph(same)
     stored = whole_graph(load(tmp_path / "graph"))
     with torch.no_grad():
-        expected = Evaluation("whole").prepare(model, whole).logits(model)
-        room = (
-            None
-            if memory is None
-            else round(memory * least_bytes(layer_costs(model, stored), stored))
-        )
-        inference = Evaluation("auto", room).prepare(model, stored, wanted=wanted)
+        expected = Evaluation("whole").prepare(model, full_batch).logits(model)
+        room = None
+        if memory is not None:
+            room = round(memory * least_bytes(layer_costs(model, stored), stored))
+        inference = Evaluation("auto", room).prepare(model, stored, wanted=mask)
         logits = inference.logits(model)
         pieces = len(list(inference.outputs(model)))
     assert inference.describe()["method"] == "layers"
     assert memory is None or some or pieces > 1
-    torch.testing.assert_close(logits[wanted], expected[wanted], rtol=1e-5, atol=1e-6)
-    assert torch.equal(logits[wanted].argmax(dim=1), expected[wanted].argmax(dim=1))
+    torch.testing.assert_close(logits[mask], expected[mask], rtol=1e-5, atol=1e-6)
+    assert torch.equal(logits[mask].argmax(dim=1), expected[mask].argmax(dim=1))
     if some:
-        assert torch.equal(inference.nodes, wanted)
-        assert bool(logits[~wanted].isnan().all())
-        assert sum(len(each) for each in inference._required) < nodes
+        assert torch.equal(inference.nodes, mask)
+        assert bool(logits[~mask].isnan().all())
+        assert sum(len(rows) for rows in inference._required) < nodes
 
 
 def test_parts_are_the_clusters_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same, _ = make_clustered(some_graph(200, 2000), 7, tmp_path / "graph")
-    whole, clusters = in_memory(same, tmp_path / "graph")
+    full_batch, clusters = in_memory(same, tmp_path / "graph")
     monkeypatch.setattr("gistgnn.evaluation.inference.cluster", lambda *_: clusters)
     model = MODELS["graphsage"](3, (8,), 3).eval()
     stored = whole_graph(load(tmp_path / "graph"))
     with torch.no_grad():
         one, other = (
             Evaluation("parts", parts=7).prepare(model, batch).logits(model)
-            for batch in (whole, stored)
+            for batch in (full_batch, stored)
         )
     assert torch.equal(one, other)
     with refused("parts is 5, but the folder of the graph has 7 clusters", "set parts to 7"):
@@ -161,8 +162,8 @@ def test_the_product_is_computed_once_and_anew_if_it_is_cut(tmp_path: Path) -> N
     folder = tmp_path / "graph"
     same, _ = make_clustered(some_graph(300, 4000), 4, folder)
     with multiprocessing.get_context("fork").Pool(3) as pool:  # at the same time
-        first, *others = pool.map(product, [folder] * 3, 1)
-    assert all(torch.equal(first, other) for other in others)
+        first, *later = pool.map(product, [folder] * 3, 1)
+    assert all(torch.equal(first, other) for other in later)
     assert torch.equal(first, whole_graph(same).adj.aggregate("mean", same.x))
     ((name, made),) = products(folder).items()
     assert torch.equal(product(folder), first)

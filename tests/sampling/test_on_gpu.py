@@ -30,9 +30,9 @@ def with_data(graph: Graph) -> Graph:
 
 
 def batches(graph: Graph, device: str, **options: Any) -> Iterator[Batch]:
-    whole = whole_graph(graph.to(torch.device(device)))
-    clusters = cluster(whole.csr, len(graph.x), 12, "random", 0)
-    made = ClusterBatches(whole, clusters, 5, 0, **options)
+    full_batch = whole_graph(graph.to(torch.device(device)))
+    clusters = cluster(full_batch.csr, len(graph.x), 12, "random", 0)
+    made = ClusterBatches(full_batch, clusters, 5, 0, **options)
     assert (made.largest_batch is None) == (
         device == "cpu" or bool((graph.edges.row == graph.edges.col).any())
     )
@@ -41,17 +41,17 @@ def batches(graph: Graph, device: str, **options: Any) -> Iterator[Batch]:
 
 def values(batch: Batch) -> dict[str, Tensor]:
     pattern = batch.adj.pattern
-    found = {
+    tensors = {
         "x": batch.x,
         "y": batch.y,
         "loss_nodes": batch.loss_nodes,
         "rowptr": pattern.rowptr,
         "col": pattern.col,
     }
-    found |= batch.edge_data
+    tensors |= batch.edge_data
     if batch.product is not None:
-        found["product"] = batch.product("mean")
-    return {name: tensor.cpu() for name, tensor in found.items()}
+        tensors["product"] = batch.product("mean")
+    return {name: tensor.cpu() for name, tensor in tensors.items()}
 
 
 @pytest.mark.parametrize("dense", [2048, 0], ids=["dense counts", "sparse counts"])
@@ -59,23 +59,19 @@ def values(batch: Batch) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     "options", [{"precompute": False}, {}, {"alone": True, "precompute": False}], ids=str
 )
-def test_they_are_the_batches_of_the_host(
+def test_batches_made_on_a_gpu_are_those_of_the_host(
     options: dict[str, Any], data: bool, dense: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(edges_on_gpu, "_MOST_IN_DENSE", dense)
     graph = with_data(GRAPH) if data else GRAPH
-    found = []
+    runs = []
     for device in ("cpu", "cuda:0"):
         with pretended_gpu() if device != "cpu" else nullcontext():
-            found.append(
-                [
-                    (values(batch), batch.adj.pattern.loops)
-                    for batch in batches(graph, device, **options)
-                ]
-            )
-    for (expected, _), (own, loops) in zip(*found, strict=True):
-        assert own.keys() == expected.keys()
+            made = batches(graph, device, **options)
+            runs.append([(values(batch), batch.adj.pattern.loops) for batch in made])
+    for (expected, _), (actual, loops) in zip(*runs, strict=True):
+        assert actual.keys() == expected.keys()
         for name, tensor in expected.items():
-            assert torch.equal(own[name], tensor), name
+            assert torch.equal(actual[name], tensor), name
         pattern = CSR(expected["rowptr"], expected["col"])
         assert loops == int((pattern.row == pattern.col).sum())

@@ -1,5 +1,6 @@
-"""Many parallel edges: degrees, and the products of a batch that has every neighbour, against
-NumPy.
+"""Many parallel edges, against NumPy.
+
+Degrees, and the products of a batch that has every neighbour.
 """
 
 from dataclasses import replace
@@ -33,8 +34,9 @@ def graph_of(counts: list[list[int]]) -> Graph:
 
 
 counts = st.sampled_from([0, 0, 0, 1, 2, 127, 128, 200, 256, 300])
-some = st.lists(st.lists(counts, min_size=NODES, max_size=NODES), min_size=NODES, max_size=NODES)
-matrices = some.filter(lambda rows: any(map(any, rows)))
+rows = st.lists(counts, min_size=NODES, max_size=NODES)
+matrices = st.lists(rows, min_size=NODES, max_size=NODES)
+matrices = matrices.filter(lambda matrix: any(map(any, matrix)))
 
 
 @given(matrices)
@@ -66,10 +68,10 @@ def test_a_batch_of_all_neighbours_has_the_whole_graph_s_products(
     graph = graph_of(counts)
     if weighted:
         graph = replace(graph, edge_type=None, edge_weight=torch.ones(graph.num_edges))
-    whole = whole_graph(graph)
-    sampler = NeighborSampling(fanouts=-1, batch_size=3).sampler(whole, 0, 1)
+    full_batch = whole_graph(graph)
+    sampler = NeighborSampling(fanouts=-1, batch_size=3).sampler(full_batch, 0, 1)
     (batch,) = list(sampler.batches(0, 1))
     nodes = batch.x.argmax(dim=1)
     outputs = nodes[: batch.adj.layer(0).pattern.shape[0]]
-    expected: Tensor = (whole.adj.gcn @ graph.x)[outputs]
+    expected: Tensor = (full_batch.adj.gcn @ graph.x)[outputs]
     torch.testing.assert_close(batch.adj.layer(0).gcn @ batch.x, expected)

@@ -1,5 +1,6 @@
-"""LADIES, FastGCN and GraphSAINT against their formulas; that sums are unbiased, is in
-`test_samplers`.
+"""LADIES, FastGCN and GraphSAINT against their formulas.
+
+That sums are unbiased is in `test_samplers`.
 """
 
 from collections.abc import Iterator
@@ -63,8 +64,11 @@ def weights_of(batch: Batch) -> dict[int, float]:
     entries = zip(
         layer.pattern.row.tolist(), layer.pattern.col.tolist(), layer.weight.tolist(), strict=True
     )
-    found = [(row, col, weight / A[nodes[row]][nodes[col]]) for row, col, weight in entries]
-    return {nodes[col]: weight for _, col, weight in found if col >= layer.num_outputs}
+    return {
+        nodes[col]: weight / A[nodes[row]][nodes[col]]
+        for row, col, weight in entries
+        if col >= layer.num_outputs
+    }
 
 
 @pytest.mark.parametrize("s", [6, 16])  # of many draws, some would have a weight below 1
@@ -84,13 +88,13 @@ def test_ladies_weighs_by_its_probabilities(s: int) -> None:
 
 @pytest.mark.parametrize("sampling", [LadiesSampling, FastGCNSampling])
 def test_without_normalised_rows_draws_are_counted(sampling: type[LadiesSampling]) -> None:
-    """That sums are unbiased then, as `test_samplers` shows, means that nodes are drawn with these
-    probabilities.
+    """Weights are then whole numbers of draws, divided by the probabilities.
+
+    Sums are unbiased then, as `test_samplers` shows. So nodes are drawn with these probabilities.
     """
     p = reference.ladies(A, FOUR.tolist()) if sampling is LadiesSampling else reference.fastgcn(A)
-    for batch in (
-        sampling(nodes_per_layer=(6,), row_normalise=False).sampler(SOME, 0).batches(0, 100)
-    ):
+    sampler = sampling(nodes_per_layer=(6,), row_normalise=False).sampler(SOME, 0)
+    for batch in sampler.batches(0, 100):
         for node, weight in weights_of(batch).items():
             drawn = weight * 6 * p[node]
             assert drawn == pytest.approx(round(drawn), abs=1e-3)
@@ -122,36 +126,38 @@ def test_two_layers_without_activation_are_unbiased(sampling: type[LadiesSamplin
 
 def edge_touches(a: reference.Dense) -> list[float]:
     """The chance that one draw touches a node: a random node, and a random in-neighbour of it."""
-    degrees = [sum(row) for row in a]
-    reached = [
-        [(row[u] / degrees[v] if row[u] and v != u else 0) for v, row in enumerate(a)]
-        for u in range(len(a))
-    ]
-    return [(1 + sum(each)) / len(a) for each in reached]
+    touches = []
+    for u in range(len(a)):
+        chance = 1.0
+        for v, row in enumerate(a):
+            if row[u] and v != u:
+                chance += row[u] / sum(row)
+        touches.append(chance / len(a))
+    return touches
 
 
 @settings(max_examples=60)
 @given(reference.graphs(), st.integers(1, 9))
-def test_saint_s_probabilities_of_nodes_are_the_paper_s(whole: Batch, count: int) -> None:
-    a = reference.adjacency(whole)
+def test_saint_s_probabilities_of_nodes_are_the_paper_s(batch: Batch, count: int) -> None:
+    a = reference.adjacency(batch)
     for kind, touches in (
         (SaintNodeSampling, reference.saint_node(a)),
         (SaintEdgeSampling, edge_touches(a)),
     ):
-        sampler = kind(batch_size=count).sampler(whole, 0)
+        sampler = kind(batch_size=count).sampler(batch, 0)
         np.testing.assert_allclose(sampler.touches, touches, rtol=1e-5)
         np.testing.assert_allclose(
             sampler.sampled, 1 - (1 - np.minimum(touches, 1)) ** count, rtol=1e-4
         )
 
 
-def test_nodes_with_very_many_edges() -> None:
+def test_saint_s_probabilities_of_a_node_with_very_many_edges() -> None:
     """N deg is beyond 32 bits."""
     nodes = 70_000
     sources = torch.arange(1, 40_001)
     edges = CSR.from_entries(torch.zeros_like(sources), sources, (nodes, nodes))[0]
-    whole = Batch(torch.ones(nodes, 1), edges, torch.zeros(nodes).long(), torch.arange(nodes))
-    touches = SaintEdgeSampling().sampler(whole, 0).touches
+    batch = Batch(torch.ones(nodes, 1), edges, torch.zeros(nodes).long(), torch.arange(nodes))
+    touches = SaintEdgeSampling().sampler(batch, 0).touches
     np.testing.assert_allclose(
         touches[[0, 1, 50_000]], [1 / nodes, (1 + 1 / 40_000) / nodes, 1 / nodes]
     )
@@ -170,9 +176,9 @@ def test_saint_s_loss_is_unbiased(name: str) -> None:
         if not batch.loss_nodes.numel():
             mean.add(torch.zeros(1))
             continue
-        own = logits[nodes_of(batch)][batch.loss_nodes]
-        loss = loss_of(own, batch)
+        scores = logits[nodes_of(batch)][batch.loss_nodes]
+        loss = loss_of(scores, batch)
         mean.add(loss.double().view(1))
-        together = loss_of(torch.stack([own, 2 * own]), batch)  # of two sub-GCNs at once
-        torch.testing.assert_close(together, torch.stack([loss, loss_of(2 * own, batch)]))
+        together = loss_of(torch.stack([scores, 2 * scores]), batch)  # of two sub-GCNs at once
+        torch.testing.assert_close(together, torch.stack([loss, loss_of(2 * scores, batch)]))
     assert mean.errors(exact.double().view(1)).abs().item() < 4

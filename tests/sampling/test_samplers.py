@@ -1,5 +1,6 @@
-"""What holds for every sampler: its batches and epochs, seeds, columns, refused settings, unbiased
-sums, and sizes.
+"""What holds for every sampler.
+
+Its batches and epochs, seeds, columns, refused settings, unbiased sums, and sizes.
 """
 
 from collections.abc import Iterator
@@ -34,49 +35,55 @@ WHOLE = whole_graph(tiny_graph(60))
 each_sampling = pytest.mark.parametrize("sampling", SAMPLERS.values(), ids=SAMPLERS)
 
 
+def edges_of(layer: Any, nodes: list[int]) -> set[tuple[int, int]]:
+    """The (source, target) of a layer's edges, as numbers of the graph's nodes."""
+    sources = layer.pattern.col.tolist()
+    targets = layer.pattern.row.tolist()
+    return {(nodes[source], nodes[target]) for source, target in zip(sources, targets, strict=True)}
+
+
 @each_sampling
 @settings(max_examples=30)
-@given(whole=reference.graphs(), step=st.integers(0, 5))
-def test_a_batch_is_made_of_edges_of_the_graph(sampling: Sampling, whole: Batch, step: int) -> None:
-    edges = set(map(tuple, whole.edge_index.t().tolist()))
-    train = set(whole.loss_nodes.tolist())
+@given(graph=reference.graphs(), step=st.integers(0, 5))
+def test_a_batch_is_made_of_edges_of_the_graph(sampling: Sampling, graph: Batch, step: int) -> None:
+    edges = set(map(tuple, graph.edge_index.t().tolist()))
+    train = set(graph.loss_nodes.tolist())
     if isinstance(sampling, kinds.ClusterSampling):
         sampling = replace(
-            sampling, clusters=min(10, len(whole.x)), clusters_per_batch=min(3, len(whole.x))
+            sampling, clusters=min(10, len(graph.x)), clusters_per_batch=min(3, len(graph.x))
         )
-    with closing(sampling.sampler(whole, 0, layers=2).batches(step, 2)) as batches:
+    with closing(sampling.sampler(graph, 0, layers=2).batches(step, 2)) as batches:
         for batch in batches:
             nodes = nodes_of(batch).tolist()
             layers = layers_of(batch)
             assert len(set(nodes)) == len(nodes) == layers[0].num_nodes
             outputs = nodes[: len(batch.y)]
-            assert batch.y.tolist() == whole.y[outputs].tolist()
-            assert [nodes[place] for place in batch.loss_nodes.tolist()] == [
+            assert batch.y.tolist() == graph.y[outputs].tolist()
+            assert [nodes[index] for index in batch.loss_nodes.tolist()] == [
                 node for node in outputs if node in train
             ]
-            rows = [layer.pattern.row for layer in layers]
-            # by target, as the operators take it
-            assert all((each.diff() >= 0).all() for each in rows)
-            ends = [
-                zip(layer.pattern.col, each, strict=True)
-                for layer, each in zip(layers, rows, strict=True)
-            ]
-            found = [{(nodes[source], nodes[target]) for source, target in each} for each in ends]
+            for layer in layers:  # by target, as the operators take it
+                assert (layer.pattern.row.diff() >= 0).all()
             if len(layers) == 1:
-                assert found == [
-                    {(source, target) for source, target in edges if {source, target} <= set(nodes)}
-                ]
+                assert edges_of(layers[0], nodes) == {
+                    (source, target) for source, target in edges if {source, target} <= set(nodes)
+                }
                 continue
             assert set(outputs) <= train
             assert layers[1].num_nodes == layers[0].pattern.shape[0]
-            assert all(each <= edges for each in found)
+            for layer in layers:
+                assert edges_of(layer, nodes) <= edges
 
 
 @pytest.mark.parametrize("name", ["clusters", *reference.LAYERED])
 def test_an_epoch_has_every_output_once(name: str) -> None:
-    whole = replace(random_graph(60, 180), loss_nodes=torch.arange(0, 60, 3))
-    expected, steps = (list(range(60)), 4) if name == "clusters" else (whole.loss_nodes.tolist(), 3)
-    sampler = SAMPLERS[name].sampler(whole, 1, layers=2)
+    graph = replace(random_graph(60, 180), loss_nodes=torch.arange(0, 60, 3))
+    expected = graph.loss_nodes.tolist()
+    steps = 3
+    if name == "clusters":
+        expected = list(range(60))
+        steps = 4
+    sampler = SAMPLERS[name].sampler(graph, 1, layers=2)
     assert sampler.steps_per_epoch == steps
     for epoch in (0, 3):
         outputs = [
@@ -87,10 +94,10 @@ def test_an_epoch_has_every_output_once(name: str) -> None:
 
 def content(batch: Batch) -> list[object]:
     """All that a batch holds, to compare."""
-    found = [batch.x, batch.y, batch.loss_nodes]
+    tensors = [batch.x, batch.y, batch.loss_nodes]
     for layer in layers_of(batch):
-        found += [layer.pattern.rowptr, layer.pattern.col, getattr(layer, "weight", None)]
-    return [None if tensor is None else tensor.tolist() for tensor in found]
+        tensors += [layer.pattern.rowptr, layer.pattern.col, getattr(layer, "weight", None)]
+    return [None if tensor is None else tensor.tolist() for tensor in tensors]
 
 
 def listed(sampler: RandomBatches, first: int, steps: int) -> list[list[object]]:
@@ -105,8 +112,9 @@ def test_a_batch_follows_from_seed_and_step_alone(sampling: Sampling) -> None:
     with closing(again.batches(0, 100)) as left_early:
         next(left_early)
     torch.manual_seed(5)
-    rest = [one for step in range(4) for one in listed(again, step, 1)]
-    assert (listed(again, 4, 2), rest) == (expected[4:], expected[:4])
+    one_by_one = [listed(again, step, 1)[0] for step in range(4)]
+    assert listed(again, 4, 2) == expected[4:]
+    assert one_by_one == expected[:4]
     assert listed(again, 2, 0) == []
     assert len({str(one) for one in expected}) == 6  # also across epochs
     assert listed(sampling.sampler(WHOLE, 5, layers=2), 0, 6) != expected
@@ -116,18 +124,20 @@ def test_a_batch_follows_from_seed_and_step_alone(sampling: Sampling) -> None:
 def test_sub_gcns_share_their_batches_or_not_and_may_have_some_columns(sampling: Sampling) -> None:
     shared = sampling.sampler(WHOLE, 0, layers=2)
     assert shared.for_sub_gcn(1) is shared
-    own = replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2)
+    independent = replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2)
     columns = torch.tensor([4, 1])
-    first, second = (listed(own.for_sub_gcn(i), 0, 3) for i in (1, 2))
+    first, second = (listed(independent.for_sub_gcn(i), 0, 3) for i in (1, 2))
     assert first != second
     assert first == listed(shared.with_independent_batches().for_sub_gcn(1), 0, 3)
-    assert first == listed(own.for_sub_gcn(1), 0, 1) + listed(own.for_sub_gcn(1), 1, 2)
-    own = own.for_sub_gcn(2)
-    for some, whole in zip(
-        own.select_columns(columns).batches(0, 3), own.batches(0, 3), strict=True
+    assert first == listed(independent.for_sub_gcn(1), 0, 1) + listed(
+        independent.for_sub_gcn(1), 1, 2
+    )
+    independent = independent.for_sub_gcn(2)
+    for narrow, full in zip(
+        independent.select_columns(columns).batches(0, 3), independent.batches(0, 3), strict=True
     ):
-        assert torch.equal(some.x, whole.x[:, columns])
-        assert content(some)[1:] == content(whole)[1:]
+        assert torch.equal(narrow.x, full.x[:, columns])
+        assert content(narrow)[1:] == content(full)[1:]
 
 
 BAD: list[tuple[type[Sampling], dict[str, Any], str]] = [
@@ -157,9 +167,9 @@ BAD: list[tuple[type[Sampling], dict[str, Any], str]] = [
 ]
 
 
-def test_bad_settings() -> None:
-    for sampling, options, said in BAD:
-        with refused(said, "expected"):
+def test_bad_settings_are_refused() -> None:
+    for sampling, options, message in BAD:
+        with refused(message, "expected"):
             sampling(**options)
 
 
@@ -201,35 +211,37 @@ def test_sums_at_the_outputs_are_unbiased(name: str) -> None:
     sampling, graph, outputs = CASES[name]
     a = reference.adjacency(graph)
     x = features(graph.x)
-    whole = replace(graph, loss_nodes=outputs)
+    full_batch = replace(graph, loss_nodes=outputs)
     parts = (reference.laplacian(a), reference.mean(a), reference.plus_one(a))
     exact = torch.cat([torch.tensor(part).double() @ x for part in parts], dim=1)
 
     def samples() -> Iterator[tuple[Tensor, Tensor]]:
-        with closing(sampling.sampler(whole, 3).batches(0, 10**6)) as batches:
+        with closing(sampling.sampler(full_batch, 3).batches(0, 10**6)) as batches:
             for batch in batches:
                 nodes = nodes_of(batch)
                 operators = (batch.adj.gcn, batch.adj.mean, batch.adj.sum)
-                sums = torch.cat([each.to_dense().double() @ x[nodes] for each in operators], dim=1)
+                sums = torch.cat(
+                    [operator.to_dense().double() @ x[nodes] for operator in operators], dim=1
+                )
                 rows = torch.zeros_like(exact)
-                there = torch.zeros(30, 1)
+                present = torch.zeros(30, 1)
                 rows[nodes[: len(sums)]] = sums
-                there[nodes[: len(sums)]] = 1
-                yield rows[outputs], there[outputs]
+                present[nodes[: len(sums)]] = 1
+                yield rows[outputs], present[outputs]
 
     converges(samples(), exact[outputs], at=(200, 1600))
 
 
 def test_every_settings_class_is_registered_by_its_name() -> None:
     assert all(kind.name == name for name, kind in SAMPLERS_BY_NAME.items())
-    own = {type(sampling) for sampling in SAMPLERS.values()} | {AutoSampling}
-    assert own == set(SAMPLERS_BY_NAME.values())
+    tested = {type(sampling) for sampling in SAMPLERS.values()} | {AutoSampling}
+    assert tested == set(SAMPLERS_BY_NAME.values())
 
 
 LARGE = random_graph(3000, 20_000)  # as the formulas take graphs to be
 LARGE = replace(LARGE, loss_nodes=torch.arange(0, 3000, 2))
 SIZES = GraphSizes(3000, LARGE.adj.num_edges, 1500)
-# with the factor by which edges may be more or fewer
+# Each has the factor by which edges may be more or fewer.
 EXPECTED: dict[str, tuple[Sampling, float]] = {
     "random": (kinds.ClusterSampling(30, 5, "random"), 1.2),
     "ladies": (kinds.LadiesSampling(batch_size=100, nodes_per_layer=80), 2.0),
@@ -256,8 +268,9 @@ def test_batches_are_about_as_large_as_expected(name: str) -> None:
         nodes.append([layer.num_nodes for layer in layers] + [len(batch.y)] * (len(layers) > 1))
         edges.append([layer.num_edges for layer in layers])
         loss_nodes.append(len(batch.loss_nodes))
-    found = torch.tensor(nodes).float().mean(dim=0), torch.tensor(edges).float().mean(dim=0)
-    torch.testing.assert_close(found[0], torch.tensor(expected.nodes).float(), rtol=0.35, atol=1)
-    ratio = found[1] / torch.tensor(expected.edges)
-    assert ((ratio > 1 / factor) & (ratio < factor)).all(), (found, expected)
+    mean_nodes = torch.tensor(nodes).float().mean(dim=0)
+    mean_edges = torch.tensor(edges).float().mean(dim=0)
+    torch.testing.assert_close(mean_nodes, torch.tensor(expected.nodes).float(), rtol=0.35, atol=1)
+    ratio = mean_edges / torch.tensor(expected.edges)
+    assert ((ratio > 1 / factor) & (ratio < factor)).all(), (mean_edges, expected)
     assert sum(loss_nodes) / 5 == pytest.approx(expected.loss_nodes, rel=0.35)

@@ -32,7 +32,7 @@ def outcome(model: nn.Module, *args: Tensor, **kwargs: Tensor) -> list[Tensor]:
 
 
 def check(sub: nn.Module, *args: Tensor, **kwargs: Tensor) -> None:
-    """A copy passes messages."""
+    """Check that a sub-GCN gives what a copy of it does, which passes messages."""
     torch.testing.assert_close(
         outcome(sub, *args, **kwargs), outcome(copy.deepcopy(sub), *args, **kwargs)
     )
@@ -71,20 +71,20 @@ def test_other_and_changed_tensors_are_seen() -> None:
         x.mul_(1.5)
         check(sub, x, edges)
         check(sub, x, edges[:, ::2])
-        given = x.clone().requires_grad_()
+        features = x.clone().requires_grad_()
         scale = weight.clone().requires_grad_()
-        check(sub, given, edges, scale)
-        assert given.grad is not None
+        check(sub, features, edges, scale)
+        assert features.grad is not None
         assert scale.grad is not None
 
 
-def test_vmap_and_files() -> None:
+def test_a_sub_gcn_runs_within_vmap_and_is_read_from_a_file() -> None:
     sub = sub_gcn()
     stacked = {name: torch.stack([p, p]) for name, p in sub.state_dict().items()}
-    both = torch.func.vmap(
+    outputs = torch.func.vmap(
         lambda state: torch.func.functional_call(sub, state, (GRAPH.x, GRAPH.edge_index))
     )(stacked)
-    torch.testing.assert_close(both[1], sub(GRAPH.x, GRAPH.edge_index))
+    torch.testing.assert_close(outputs[1], sub(GRAPH.x, GRAPH.edge_index))
     file = io.BytesIO()
     torch.save(sub, file)
     file.seek(0)

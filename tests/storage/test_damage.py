@@ -1,5 +1,6 @@
-"""Every kind of file: one that is damaged is refused in one line that names it, or read as it was
-written.
+"""Every kind of file that is damaged is refused, or read as it was written.
+
+A refusal is one line that names the file.
 """
 
 import json
@@ -118,7 +119,7 @@ KINDS = (
     ),
     *(
         Kind(f"checkpoints/round-00000002/{name}", saved_run, checkpoint, checkpoint, least)
-        # its last byte is a newline
+        # The last byte of state.json is a newline.
         for name, least in (("rank-*.safetensors", 1.0), ("state.json", 0.99))
     ),
     *(
@@ -128,10 +129,10 @@ KINDS = (
 )
 
 
-def refuses(read: Callable[[Path], Any], path: Path, whole: Any) -> bool:
+def refuses(read: Callable[[Path], Any], path: Path, expected: Any) -> bool:
     """Whether the file is refused; if not, it is read as it was."""
     try:
-        assert read(path) == whole
+        assert read(path) == expected
     except InputError as error:
         assert str(path) in str(error)  # noqa: PT017
         assert "\n" not in str(error)  # noqa: PT017
@@ -145,11 +146,11 @@ def test_a_damaged_file_is_refused_or_read_as_it_was(kind: Kind, tmp_path: Path)
     (path,) = tmp_path.glob(kind.name)
     strict = kind.least == 1.0
     checked = kind.check(path)
-    whole = kind.read(path)
+    intact = kind.read(path)
     data = path.read_bytes()
     flips = []
-    for place in some_bytes(path, 40 if strict else 200):
-        with flipped(path, place):
+    for position in some_bytes(path, 40 if strict else 200):
+        with flipped(path, position):
             flips.append(refuses(kind.check, path, checked))
     assert sum(flips) >= kind.least * len(flips)
     assert kind.check(path) == checked
@@ -158,7 +159,7 @@ def test_a_damaged_file_is_refused_or_read_as_it_was(kind: Kind, tmp_path: Path)
         assert refuses(kind.read, path, None)
     for damaged in (data[:-1], data + b"\0"):
         path.write_bytes(damaged)
-        assert refuses(kind.read, path, whole) or not strict
+        assert refuses(kind.read, path, intact) or not strict
     path.unlink()
     with pytest.raises(InputError):
         kind.check(path)

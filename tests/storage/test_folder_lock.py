@@ -32,11 +32,10 @@ def hold(folder: str, seconds: float) -> int:
 def test_a_folder_in_use_is_refused_with_its_holder(tmp_path: Path) -> None:
     process = Forked(tmp_path, hold, "run", 60)
     try:
-        pid = wait_until(lambda: [*tmp_path.glob("run/won-*")], process)[0].name.removeprefix(
-            "won-"
-        )
-        said = f"run is being written by process {pid} on host {socket.gethostname()} since 20"
-        with refused(said, "UTC: wait for it, or give another --out", error=FolderInUseError):
+        (mark,) = wait_until(lambda: [*tmp_path.glob("run/won-*")], process)
+        pid = mark.name.removeprefix("won-")
+        message = f"run is being written by process {pid} on host {socket.gethostname()} since 20"
+        with refused(message, "UTC: wait for it, or give another --out", error=FolderInUseError):
             FolderLock(tmp_path / "run", advice="give another --out")
     finally:
         process.send_signal(signal.SIGKILL)
@@ -49,9 +48,10 @@ def test_a_folder_in_use_is_refused_with_its_holder(tmp_path: Path) -> None:
 
 def test_of_several_processes_one_wins(tmp_path: Path) -> None:
     processes = [Forked(tmp_path, hold, str(tmp_path / "run"), 4) for _ in range(4)]
-    done = [process.completed() for process in processes]
-    assert sorted(each.returncode for each in done) == [0, 2, 2, 2]
-    assert all("is being written by process" in each.stdout for each in done if each.returncode)
+    results = [process.completed() for process in processes]
+    assert sorted(result.returncode for result in results) == [0, 2, 2, 2]
+    for result in results:
+        assert ("is being written by process" in result.stdout) == (result.returncode == 2)
     assert len(list(tmp_path.glob("run/won-*"))) == 1
 
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_locked_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EIO])
-def test_a_file_system_without_locks(
+def test_a_file_system_without_locks_is_told_and_one_that_fails_is_refused(
     tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def flock(*_: object) -> None:

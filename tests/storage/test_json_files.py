@@ -36,24 +36,24 @@ def test_a_written_file_is_read(
     content.pop("checksum", None)
     path = tmp_path_factory.getbasetemp() / "any.json"
     write_json(path, content, indent=indent)
-    found = read_json(path, dict[str, Any], "")
-    assert found == json.loads(path.read_text())
-    assert list(found)[-1] == "checksum"
-    del found["checksum"]
-    assert found == content
+    actual = read_json(path, dict[str, Any], "")
+    assert actual == json.loads(path.read_text())
+    assert list(actual)[-1] == "checksum"
+    del actual["checksum"]
+    assert actual == content
 
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     with refused(f"{path} ", "do it again"):
         read_json(path, Kind, "do it again")
-    for content, said in (
+    for content, message in (
         ({**CONTENT, "version": 2}, "Invalid enum value 2 - at `$.version`"),
         ({"name": "x"}, "missing required field `deep`"),
         ({**CONTENT, "name": 5}, "Expected `str`, got `int` - at `$.name`"),
     ):
         write_json(path, content)
-        with refused(f"{path} cannot be read", said, "; do it again"):
+        with refused(f"{path} cannot be read", message, "; do it again"):
             read_json(path, Kind, "do it again")
     for text in ("", "{", json.dumps(CONTENT), "[" * 10**5):
         path.write_text(text)

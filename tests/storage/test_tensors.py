@@ -1,5 +1,6 @@
-"""Safetensors files: written, mapped, and refused where they are damaged; modules that take their
-tensors.
+"""Safetensors files: written, mapped, and refused where they are damaged.
+
+And modules that take their tensors.
 """
 
 import os
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 
 from gistgnn.nn import GraphSAGE
 from gistgnn.storage import tensors as stored
-from gistgnn.storage import tensors as tensor_files
 from gistgnn.utils.tensors import row_pieces
 from tests.helpers.fitting import same
 from tests.helpers.refusals import full_disk, refused
@@ -51,10 +51,10 @@ def test_what_is_written_is_read_and_mapped(
 def test_a_tensor_that_was_read_is_apart_from_the_file(tmp_path: Path) -> None:
     stored.write_tensors(tmp_path / "t", {"a": torch.ones(3)})
     stored.read_tensors(tmp_path / "t", "")["a"].zero_()
-    found = stored.read_tensors(tmp_path / "t", "")["a"]
+    tensor = stored.read_tensors(tmp_path / "t", "")["a"]
     save_file({"a": torch.zeros(3)}, tmp_path / "other")
     (tmp_path / "other").replace(tmp_path / "t")
-    assert found.tolist() == [1, 1, 1]
+    assert tensor.tolist() == [1, 1, 1]
 
 
 def test_tied_and_turned_tensors_are_written(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ class Tied(nn.Module):
         self.up.weight = self.down.weight
         self.register_buffer("twice", torch.ones(F))
         self.register_buffer("absent", None)
-        self.register_buffer("kept", torch.ones(2, device="cpu"), persistent=False)
+        self.register_buffer("not_saved", torch.ones(2, device="cpu"), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.up(self.down(x).relu()) + self.twice
@@ -101,21 +101,20 @@ class Tied(nn.Module):
 
 @pytest.mark.parametrize("large", [1, 2**24])
 def test_a_module_takes_its_tensors(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensor_files, "LARGE", large)
+    monkeypatch.setattr(stored, "LARGE", large)
     model = Tied()
     x = torch.randn(3, F)
-    given = {name: tensor.detach() for name, tensor in model.named_parameters()} | {
-        "twice": model.twice
-    }
-    assert "up.weight" not in given
+    tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
+    tensors["twice"] = model.twice
+    assert "up.weight" not in tensors
     with torch.device("meta"):
         empty = Tied()
-    found = stored.assign(empty, given, "the file")
-    assert found.up.weight is found.down.weight
-    assert found.up.weight.requires_grad
-    assert (found.up.weight.data_ptr() == model.up.weight.data_ptr()) == (large == 1)
-    assert not found.training
-    assert torch.equal(found(x), model(x))
+    module = stored.assign(empty, tensors, "the file")
+    assert module.up.weight is module.down.weight
+    assert module.up.weight.requires_grad
+    assert (module.up.weight.data_ptr() == model.up.weight.data_ptr()) == (large == 1)
+    assert not module.training
+    assert torch.equal(module(x), model(x))
 
 
 def test_the_tensors_of_another_model_are_refused() -> None:
@@ -123,20 +122,21 @@ def test_the_tensors_of_another_model_are_refused() -> None:
     with torch.device("meta"):
         other = GraphSAGE(7, (9,), 3)
         plain = nn.Linear(2, 2)
-    for module, some, said in (
+    for module, some, message in (
         (other, tensors, "'convs.0.weight' is [8, 14] in the file and [9, 14] in the model"),
         (other, {}, "the file does not hold 'convs.0.weight'"),
         (plain, tensors, "the file holds 'convs.0.bias', the model does not"),
     ):
-        with refused(said):
+        with refused(message):
             stored.assign(module, some, "the file")
 
 
 @given(st.integers(0, 50), st.integers(0, 9), st.integers(1, 40))
-def test_row_pieces(rows: int, row_bytes: int, most: int) -> None:
+def test_row_pieces_cover_all_rows_and_are_not_too_large(
+    rows: int, row_bytes: int, most: int
+) -> None:
     pieces = list(row_pieces(rows, row_bytes, most))
     assert [i for piece in pieces for i in range(piece.start, piece.stop)] == list(range(rows))
-    assert all(
-        piece.stop - piece.start == 1 or (piece.stop - piece.start) * row_bytes <= most
-        for piece in pieces
-    )
+    for piece in pieces:
+        count = piece.stop - piece.start
+        assert count == 1 or count * row_bytes <= most

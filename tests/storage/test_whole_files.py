@@ -102,12 +102,9 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
     os.mkfifo(tmp_path / ".gistgnn-fifo")
 
     def halves() -> int:
-        return len(
-            [
-                *tmp_path.glob(".gistgnn-*-model.safetensors"),
-                *tmp_path.glob("deep/in/.gistgnn-*-report.html"),
-            ]
-        )
+        models = [*tmp_path.glob(".gistgnn-*-model.safetensors")]
+        reports = [*tmp_path.glob("deep/in/.gistgnn-*-report.html")]
+        return len(models) + len(reports)
 
     remove_leftovers(tmp_path, ["deep/*", "missing/*"])
     assert halves() == 2  # their process lives

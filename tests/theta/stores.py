@@ -38,16 +38,17 @@ def theta_in_memory(layout: Layout, widths: Sequence[int], tensors: Mapping[str,
 
 def values(theta: Theta) -> dict[str, Tensor]:
     """Parameters, buffers and moments."""
-    found = {
+    all_tensors = {
         **theta.place.tensors,
         **{key.removeprefix(MOMENTS): value for key, value in theta.place.moments.items()},
     }
-    return {name: tensor.detach().clone() for name, tensor in found.items()}
+    return {name: tensor.detach().clone() for name, tensor in all_tensors.items()}
 
 
 def shaken(gist: GIST, rounds: int, carry: Any = None) -> None:
-    """Rounds in which every sub-GCN takes two steps on random gradients, which follow from the
-    round and its place.
+    """Rounds in which every sub-GCN takes two steps on random gradients.
+
+    The gradients follow from the number of the round and from that of the sub-GCN.
     """
     for round_ in gist.rounds(rounds):
         for i, sub in enumerate(round_):

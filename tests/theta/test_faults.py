@@ -24,8 +24,8 @@ from tests.theta.stores import shaken, store, values
 
 
 def test_the_theta_of_another_model_is_refused(tmp_path: Path) -> None:
-    for options, place in (({"store": store("disk", tmp_path)}, "theta"), ({}, "memory")):
-        with refused("no Θ to resume", place):
+    for options, part in (({"store": store("disk", tmp_path)}, "theta"), ({}, "memory")):
+        with refused("no Θ to resume", part):
             make(**options).resume()
     make(store=store("disk", tmp_path)).theta  # noqa: B018
     for model, widths, norm, part in (
@@ -88,16 +88,15 @@ def test_a_disk_that_fails_costs_the_round_at_most(
     plain = make()
     shaken(plain, 2, torch.optim.Adam)
     expected = values(plain.theta)
-    done = False
+    completed = False
     at = 0
-    while not done:
+    while not completed:
         at += 1
         folder = tmp_path / str(at)
         gist = make(store=store("disk", folder))
         shaken(gist, before, torch.optim.Adam)
-        done = not fails_at(
-            at, call, lambda gist=gist: shaken(gist, 1, torch.optim.Adam), monkeypatch
-        )
+        one_round = partial(shaken, gist, 1, torch.optim.Adam)
+        completed = not fails_at(at, call, one_round, monkeypatch)
         if not before:
             gist.next_round = gist.theta.place.round
             shaken(gist, 2 - gist.next_round, torch.optim.Adam)
@@ -109,8 +108,9 @@ def test_a_disk_that_fails_costs_the_round_at_most(
 
 
 def fails_at(at: int, call: str, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Do the work while the n-th call of a system function finds the disk full; say whether that
-    came to pass.
+    """Do the work while the n-th call of a system function finds the disk full.
+
+    Return whether there were so many calls, and the work was refused.
     """
     owner: Any = {"replace": Path, "fsync": os}.get(call, disk)
     real = getattr(owner, call)

@@ -35,16 +35,12 @@ def digest(folder: Path | None, kind: str) -> str:
     if kind == "clusters":  # two steps in an epoch
         steps = {**RICH, "epochs": 7 * gist.sub_gcns / 2}
     result = fit(gist, saving=saving, **steps)
-    found = hashlib.sha256()
-    for name, tensor in sorted(
-        {
-            **values(gist.theta),
-            **{f"best/{n}": t for n, t in named_tensors(result.model).items()},
-        }.items()
-    ):
-        found.update(name.encode() + tensor.detach().float().numpy().tobytes())
-    found.update(repr([result.progress.best_round, result.progress.rounds, result.test]).encode())
-    return found.hexdigest()
+    sha256 = hashlib.sha256()
+    best = {f"best/{name}": tensor for name, tensor in named_tensors(result.model).items()}
+    for name, tensor in sorted({**values(gist.theta), **best}.items()):
+        sha256.update(name.encode() + tensor.detach().float().numpy().tobytes())
+    sha256.update(repr([result.progress.best_round, result.progress.rounds, result.test]).encode())
+    return sha256.hexdigest()
 
 
 def dies_at(n: int) -> None:
@@ -64,7 +60,9 @@ def dies_at(n: int) -> None:
 
     for name in CALLS:
         setattr(os, name, wrapped(getattr(os, name)))
-    Path.write_bytes = wrapped(Path.write_bytes, lambda *args: half_of_file(*args, path=args[1]))  # type: ignore
+    Path.write_bytes = wrapped(  # type: ignore[method-assign]
+        Path.write_bytes, lambda *args: half_of_file(*args, path=args[1])
+    )
     shutil.copyfile = wrapped(shutil.copyfile, lambda *args: half_of_file(*args, path=args[2]))
     tensor_files.save_file = wrapped(
         tensor_files.save_file, lambda *args: half_of_file(*args, path=args[2])
@@ -96,27 +94,31 @@ def in_child(work: Callable[[], str | None]) -> tuple[int, str]:
             os.write(writes, repr(error).encode())
             os._exit(1)
     os.close(writes)
-    said = os.read(reads, 10**6).decode()
+    output = os.read(reads, 10**6).decode()
     os.close(reads)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), output
 
 
 def kill_again_and_again(folder: Path, step: int, kind: str) -> None:
-    """Kill a run at every `step`-th call, let another process end it, and print how both have
-    ended.
+    """Kill a run at every `step`-th call, and let another process end it.
+
+    Print how both have ended.
     """
     print("unbroken", *in_child(lambda: digest(None, kind)), flush=True)
     for n in range(1, 1200, step):
-        own = folder / str(n)
-        own.mkdir()
+        run_folder = folder / str(n)
+        run_folder.mkdir()
 
-        def work(n: int = n, own: Path = own) -> str:
+        def work(n: int = n, run_folder: Path = run_folder) -> str:
             dies_at(n)
-            return digest(own, kind)
+            return digest(run_folder, kind)
 
-        status, said = in_child(work)
-        print(n, status, said or "-", *in_child(lambda own=own: digest(own, kind)), flush=True)
-        shutil.rmtree(own)
+        def work_to_the_end(run_folder: Path = run_folder) -> str:
+            return digest(run_folder, kind)
+
+        status, output = in_child(work)
+        print(n, status, output or "-", *in_child(work_to_the_end), flush=True)
+        shutil.rmtree(run_folder)
         if not status:  # it has fewer calls
             return
 
@@ -126,16 +128,16 @@ def kill_again_and_again(folder: Path, step: int, kind: str) -> None:
 def test_a_run_that_is_killed_ends_like_an_unbroken_one(
     kind: str, step: int, tmp_path: Path
 ) -> None:
-    """At least twenty kills over all that a run writes: a round's files, Θ, best Θ, moments, state,
-    checkpoints.
+    """At least twenty kills over all that a run writes.
 
-    With "checkpoints" Θ is in memory, otherwise in files.
+    A run writes a round's files, Θ, the best Θ, moments, state and checkpoints. With "checkpoints"
+    Θ is in memory, otherwise in files.
     """
-    done = Forked(tmp_path, kill_again_and_again, tmp_path, step, kind).completed(timeout=300)
-    assert done.returncode == 0, done.stderr
-    unbroken, *lines = (line.split() for line in done.stdout.splitlines())
+    completed = Forked(tmp_path, kill_again_and_again, tmp_path, step, kind).completed(timeout=300)
+    assert completed.returncode == 0, completed.stderr
+    unbroken, *lines = (line.split() for line in completed.stdout.splitlines())
     assert unbroken[1] == "0"
     killed = [line for line in lines if int(line[1]) == -signal.SIGKILL]
-    assert len(killed) >= 20, done.stdout
+    assert len(killed) >= 20, completed.stdout
     for line in lines:
         assert line[-2:] == ["0", unbroken[2]], line

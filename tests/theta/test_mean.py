@@ -1,8 +1,9 @@
-"""Θ as the mean of its sub-GCNs, as a regression needs it; and narrow models that stand side by
-side in Θ.
+"""Θ as the mean of its sub-GCNs, as a regression needs it.
+
+And narrow models that stand side by side in Θ.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,21 @@ from tests.theta.stores import shaken, store, values
 
 WHOLE = whole_graph(GRAPH)
 DOUBLE = Batch(WHOLE.x.double(), WHOLE.edges, WHOLE.y, WHOLE.loss_nodes)
-EXACT = ("gcn none 1", "gcn none 3", "gcn batch 2", "graphsage none 2", "graphsage batch 2")
-EXACT += (
+EXACT = (
+    "gcn none 1",
+    "gcn none 3",
+    "gcn batch 2",
+    "graphsage none 2",
+    "graphsage batch 2",
     "pyg gcn None None",
     "pyg gcn None cat",
     "pyg gcn batch_norm max",
     "pyg graphsage None None",
+    "pyg graphsage None cat",
+    "jumping reversed",
+    "copies of the whole",
+    "features",
 )
-EXACT += ("pyg graphsage None cat", "jumping reversed", "copies of the whole", "features")
 """Models without a layer that mixes blocks nonlinearly."""
 COPIED = [name for name in every_model() if name != "jumping over x"]
 """With one, or with ReLU after the readout, as GIN has, models are exact where the parts are
@@ -46,11 +54,10 @@ seeds = st.integers(0, 99)
 
 @cache
 def built(name: str, widths: tuple[int, ...], m: int) -> GIST:
-    build, given_widths = every_model()[name]
-    shared = isinstance(given_widths, int)
-    return GIST(
-        lambda w: build(w).double(), widths[0] if shared else widths[: len(given_widths)], m
-    )
+    build, usual_widths = every_model()[name]
+    if isinstance(usual_widths, int):
+        return GIST(lambda w: build(w).double(), widths[0], m)
+    return GIST(lambda w: build(w).double(), widths[: len(usual_widths)], m)
 
 
 def begun(name: str, widths: Sequence[int], m: int, seed: int) -> GIST:
@@ -66,15 +73,23 @@ def output(model: nn.Module) -> Tensor:
         return forward(model.eval(), DOUBLE)
 
 
-def close(found: Tensor, expected: Tensor) -> bool:
-    return bool((found - expected).abs().max() <= 1e-9 * expected.abs().max())
+def close(actual: Tensor, expected: Tensor) -> bool:
+    return bool((actual - expected).abs().max() <= 1e-9 * expected.abs().max())
+
+
+def held_entries(
+    gist: GIST, name: str, blocks: Sequence[Tensor], features: Sequence[int]
+) -> tuple[Tensor, ...]:
+    """The index of the entries of a tensor of Θ that a sub-GCN with these blocks holds."""
+    rows = [torch.tensor(held_positions(dim, blocks, features)) for dim in gist.layout.dims[name]]
+    return torch.meshgrid(*rows, indexing="ij") if rows else ()
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
 
 
-# A mean of sub-GCNs.
+# The first tests are of a mean of sub-GCNs.
 
 
 @examples
@@ -95,11 +110,12 @@ def test_writing_sub_gcns_back_changes_nothing(
 def test_sub_gcns_are_slices_of_theta_of_which_sums_over_features_are_scaled(
     name: str, widths: list[int], m: int, seed: int
 ) -> None:
-    """What sums over split features has m times the values of Θ: a sub-GCN sums over a share of the
-    features alone.
+    """What sums over split features has m times the values of Θ.
+
+    A sub-GCN sums over a share of the features alone.
     """
     gist = begun(name, widths, m, seed)
-    place = gist.theta.place.slices
+    features = gist.theta.place.slices.features
     split = gist.partition.split
     spec = gist.full_spec
     scaled = {*cross_tensors(gist.layout, split)}
@@ -109,13 +125,9 @@ def test_sub_gcns_are_slices_of_theta_of_which_sums_over_features_are_scaled(
     assert scaled
     for sub, blocks in zip(round_, round_.blocks, strict=True):
         for key, tensor in tensors(sub).items():
-            rows = [
-                torch.tensor(held_positions(dim, blocks, place.features))
-                for dim in gist.layout.dims[key]
-            ]
-            held = full[key][torch.meshgrid(*rows, indexing="ij")] if rows else full[key]
+            entries = full[key][held_entries(gist, key, blocks, features)]
             factor = m if key in scaled and tensor.is_floating_point() else 1
-            torch.testing.assert_close(tensor, held * factor, rtol=1e-12, atol=0)
+            torch.testing.assert_close(tensor, entries * factor, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("m", [2, 4])
@@ -151,33 +163,37 @@ def trained_by_hand(gist: GIST, rounds: int) -> dict[str, Tensor]:
             optimizer = torch.optim.Adam(gist.parameter_groups(sub, lr=0.02))
             for _ in range(2):
                 optimizer.zero_grad()
-                found = sub(NUMBERS.x, NUMBERS.edge_index)[NUMBERS.train]
-                functional.mse_loss(found, NUMBERS.y[NUMBERS.train].view(-1, 1)).backward()
+                outputs = sub(NUMBERS.x, NUMBERS.edge_index)[NUMBERS.train]
+                functional.mse_loss(outputs, NUMBERS.y[NUMBERS.train].view(-1, 1)).backward()
                 optimizer.step()
     return theta(gist)
 
 
-@pytest.mark.parametrize("said", [False, True])
-def test_a_loop_after_a_fit_has_the_scales_of_the_run(said: bool) -> None:
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_loop_after_a_fit_has_the_scales_of_the_run(declared: bool) -> None:
     """Also where the model was not told beforehand that targets are numbers."""
-    fitted = GIST(one_output, (8, 12), 4, regression=said)
+    fitted = GIST(one_output, (8, 12), 4, regression=declared)
     fit(fitted, NUMBERS, epochs=24, lr=0.02)
     rounds = fitted.next_round
     begun = GIST(one_output, (8, 12), 4, regression=True)
     begun.theta.place.tensors.update(theta(fitted))  # type: ignore[attr-defined]
     begun.next_round = rounds
-    for own, expected in zip(fitted.begin_round(), begun.begin_round(), strict=True):
-        assert same(tensors(own), tensors(expected))
+    for sub, expected in zip(fitted.begin_round(), begun.begin_round(), strict=True):
+        assert same(tensors(sub), tensors(expected))
     assert same(trained_by_hand(fitted, 2), trained_by_hand(begun, 2))
 
 
 def test_a_run_on_classes_after_one_on_numbers_has_no_scales() -> None:
     """And the other way round: each begins as in a model of its own."""
     classes = Graph.build(
-        NUMBERS.x, NUMBERS.edge_index, (NUMBERS.y.view(-1) > 0).long(), train=NUMBERS.train,
+        NUMBERS.x,
+        NUMBERS.edge_index,
+        (NUMBERS.y.view(-1) > 0).long(),
+        train=NUMBERS.train,
         val=NUMBERS.val,
-        test=NUMBERS.test, num_classes=2,
-    )  # fmt: skip
+        test=NUMBERS.test,
+        num_classes=2,
+    )
 
     def make() -> GIST:
         return GIST(lambda widths: GCN(NUMBERS.num_features, widths, 2), (8, 12), 4)
@@ -201,15 +217,16 @@ def test_a_run_on_classes_after_one_on_numbers_has_no_scales() -> None:
         gist = make()
         for kind in order:
             runs[kind](gist)
-            expected, subs = alone[kind]
+            expected, expected_subs = alone[kind]
             assert same(theta(gist), expected)
-        for sub, own in zip(gist.begin_round(), subs, strict=True):
-            assert same(tensors(sub), own)
+        for sub, expected_sub in zip(gist.begin_round(), expected_subs, strict=True):
+            assert same(tensors(sub), expected_sub)
 
 
 def test_a_round_of_a_mean_is_that_of_narrow_models_in_torch_alone() -> None:
-    """Each trains as a model of its own; Θ has its values, those that sum over split features
-    divided by m.
+    """Each sub-GCN trains as a model of its own.
+
+    Θ has its values; those that sum over split features are divided by m.
     """
     m = 4
     gist = GIST(one_output, (8, 12), m, width_scaling="none")
@@ -219,18 +236,15 @@ def test_a_round_of_a_mean_is_that_of_narrow_models_in_torch_alone() -> None:
     blocks = gist.blocks(0)
     fit(gist, NUMBERS, epochs=2 * m, lr=0.02)  # one round
     assert gist.next_round == 1
-    found = theta(gist)
+    merged = theta(gist)
     bias = list[Tensor]()
-    for own in blocks:
-        narrow = one_output([len(block) for block in own])
-        rows = {
-            key: [torch.tensor(held_positions(dim, own, (8, 12))) for dim in gist.layout.dims[key]]
-            for key in before
-        }
+    for sub_blocks in blocks:
+        narrow = one_output([len(block) for block in sub_blocks])
+        entries_of = {key: held_entries(gist, key, sub_blocks, (8, 12)) for key in before}
         with torch.no_grad():
             for key, tensor in named_tensors(narrow).items():
-                held = before[key][torch.meshgrid(*rows[key], indexing="ij")]
-                tensor.copy_(held * m if key in scaled else held)
+                entries = before[key][entries_of[key]]
+                tensor.copy_(entries * m if key in scaled else entries)
         optimizer = torch.optim.Adam(narrow.parameters(), lr=0.02)
         for _ in range(2):
             optimizer.zero_grad()
@@ -241,32 +255,32 @@ def test_a_round_of_a_mean_is_that_of_narrow_models_in_torch_alone() -> None:
             if key == "convs.2.bias":  # all sub-GCNs have it
                 bias.append(tensor)
                 continue
-            held = found[key][torch.meshgrid(*rows[key], indexing="ij")]
+            entries = merged[key][entries_of[key]]
             torch.testing.assert_close(
-                held, tensor / m if key in scaled else tensor, rtol=1e-4, atol=1e-6
+                entries, tensor / m if key in scaled else tensor, rtol=1e-4, atol=1e-6
             )
     torch.testing.assert_close(
-        found["convs.2.bias"], torch.stack(bias).mean(dim=0), rtol=1e-4, atol=1e-6
+        merged["convs.2.bias"], torch.stack(bias).mean(dim=0), rtol=1e-4, atol=1e-6
     )
 
 
-# Narrow models side by side.
+# The other tests are of narrow models side by side.
 
 
 def parts_of(gist: GIST, *, alike: bool = False) -> list[nn.Module]:
     """Narrow models of the widths of the first blocks, with random values, or all with the same."""
-    found = []
+    models = []
     for i, blocks in enumerate(gist.blocks(0)):
         torch.manual_seed(0 if alike else i)
         widths = gist.layout.widths(map(len, blocks))
         model = gist.build(widths[0] if gist.shared else widths)
         with torch.no_grad():
             for tensor in named_tensors(model).values():
-                # what multiplies all outputs is alike in all
+                # A scalar multiplies all outputs: it stays alike in all models.
                 if tensor.is_floating_point() and tensor.dim():
                     tensor.copy_(torch.rand_like(tensor) + 0.1 * (tensor.dim() == 1))
-        found.append(model)
-    return found
+        models.append(model)
+    return models
 
 
 def joined(gist: GIST, parts: Sequence[nn.Module]) -> nn.Module:
@@ -288,9 +302,8 @@ def test_joined_parts_are_the_mean_of_their_outputs(
 ) -> None:
     gist = begun(name, widths, m, seed)
     parts = parts_of(gist)
-    assert close(
-        output(joined(gist, parts)), torch.stack([output(part) for part in parts]).mean(dim=0)
-    )
+    expected = torch.stack([output(part) for part in parts]).mean(dim=0)
+    assert close(output(joined(gist, parts)), expected)
 
 
 @pytest.mark.long
@@ -307,23 +320,21 @@ def test_joined_copies_have_the_output_of_one_of_them(
     assert close(output(joined(gist, parts)), output(parts[0]))
 
 
-def outside(gist: GIST, name: str) -> Iterator[Tensor]:
+def outside(gist: GIST, name: str) -> Tensor:
     """The entries of a tensor that no part has."""
     features = gist.theta.place.slices.features
     tensor = values(gist.theta)[name]
     mask = torch.ones_like(tensor, dtype=torch.bool)
     for blocks in gist.blocks(0):
-        rows = [
-            torch.tensor(held_positions(dim, blocks, features)) for dim in gist.layout.dims[name]
-        ]
-        mask[torch.meshgrid(*rows, indexing="ij")] = False
-    yield tensor[mask]
+        mask[held_entries(gist, name, blocks, features)] = False
+    return tensor[mask]
 
 
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
 def test_joined_parts_take_the_place_of_any_theta(kind: str, tmp_path: Path) -> None:
-    """After other rounds, in every store: weights between parts are zero, and the model goes on in
-    rounds.
+    """After other rounds, in every store.
+
+    Weights between parts are zero, and the model goes on in rounds.
     """
 
     def make(kind: str = "memory") -> GIST:
@@ -335,15 +346,15 @@ def test_joined_parts_take_the_place_of_any_theta(kind: str, tmp_path: Path) -> 
     expected = make()
     shaken(gist, 3)
     parts = parts_of(gist)
-    for each in (gist, expected):
-        joined(each, parts)
+    for trainer in (gist, expected):
+        joined(trainer, parts)
     assert same(values(gist.theta), values(expected.theta))
     assert gist.next_round == gist.theta.place.round == 1
-    [weights] = outside(gist, "convs.1.weight")
+    weights = outside(gist, "convs.1.weight")
     assert len(weights) == 8 * 12 - 4 * 2 * 3
     assert not weights.count_nonzero()
     assert same(tensors(gist.theta.full_model(gist.trained_spec, best=True)), tensors(gist.model()))
-    for each in (gist, expected):
-        shaken(each, 2)
+    for trainer in (gist, expected):
+        shaken(trainer, 2)
     assert same(values(gist.theta), values(expected.theta))
     assert gist.model()(GRAPH.x, GRAPH.edge_index).shape == (GRAPH.num_nodes, C)

@@ -1,5 +1,6 @@
-"""The end of a round: it takes little memory, and whatever interrupts it leaves the round in Θ
-whole, or not at all.
+"""The end of a round takes little memory.
+
+Whatever interrupts it leaves the round in Θ whole, or not at all.
 """
 
 import signal
@@ -33,20 +34,19 @@ ADAM = torch.optim.Adam
 )
 def test_entries_that_several_hold_are_averaged_within_little_memory(cut: Any) -> None:
     before = torch.randn(2000, 500)
-    values = [
-        torch.randn([n if p is None else len(p) for n, p in zip((2000, 500), cut, strict=True)])
-        for _ in range(4)
+    positions = [
+        torch.arange(size) if part is None else part
+        for size, part in zip((2000, 500), cut, strict=True)
     ]
+    values = [torch.randn([len(part) for part in positions]) for _ in range(4)]
     target = before.clone()
     with PeakBytes() as memory:
         merge_shared(target, [cut] * 4, values)
     assert memory.peak < 2.5 * before.nbytes
-    index = torch.meshgrid(
-        *[torch.arange(n) if p is None else p for n, p in zip((2000, 500), cut, strict=True)],
-        indexing="ij",
-    )
     expected = before.clone()
-    expected[index] = torch.stack(values).double().mean(0).float()
+    expected[torch.meshgrid(*positions, indexing="ij")] = (
+        torch.stack(values).double().mean(0).float()
+    )
     torch.testing.assert_close(target, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -54,19 +54,22 @@ def test_entries_that_several_hold_are_averaged_within_little_memory(cut: Any) -
 def test_pieces_change_no_bit(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(len(shape))
     before = torch.randn(shape)
-    cuts = [
-        tuple(torch.randperm(n)[: max(n - k, 1)].sort().values for n in shape) for k in range(3)
-    ]
-    values = [torch.randn([len(p) for p in cut]) for cut in cuts]
-    found = []
+    cuts = []
+    values = []
+    for left_out in range(3):
+        sizes = [max(size - left_out, 1) for size in shape]
+        cut = [torch.randperm(size)[:count] for size, count in zip(shape, sizes, strict=True)]
+        cuts.append(tuple(positions.sort().values for positions in cut))
+        values.append(torch.randn(sizes))
+    merges = []
     for most in (1, 4, 2**18):
         monkeypatch.setattr(slices, "_MERGED_AT_ONCE", most)
-        found.append(before.clone())
-        merge_shared(found[-1], cuts, values)
-    assert all(torch.equal(each, found[-1]) for each in found)
+        merges.append(before.clone())
+        merge_shared(merges[-1], cuts, values)
+    assert all(torch.equal(merged, merges[-1]) for merged in merges)
 
 
-# Interruptions.
+# The next tests interrupt the end of a round.
 
 
 def make(kind: str, folder: Path) -> GIST:
@@ -138,14 +141,15 @@ def interrupted_at_line(n: int) -> Iterator[list[int]]:
 def check_whole(
     gist: GIST, round_: Round, before: dict[str, Tensor], after: dict[str, Tensor]
 ) -> bool:
-    """Whether the round is in Θ, which is one of the two, and says so; aggregating again ends the
-    round in any case.
+    """Return whether the round is in Θ, which has to say so.
+
+    Θ is as before the round or as after it. To aggregate again ends the round in both cases.
     """
-    found = values(gist.theta)
+    tensors = values(gist.theta)
     is_in = gist.theta.place.round == round_.number + 1
-    assert same(found, after if is_in else before)
+    assert same(tensors, after if is_in else before)
     model = named_tensors(gist.model())
-    assert all(torch.equal(model[name].detach(), found[name]) for name in model)
+    assert all(torch.equal(model[name].detach(), tensors[name]) for name in model)
     round_.aggregate()
     assert same(values(gist.theta), after)
     return is_in
@@ -157,8 +161,9 @@ def check_whole(
 def test_an_interrupted_merge_is_whole_or_not_at_all(
     kind: str, rounds: int, tmp_path: Path
 ) -> None:
-    """At operations all over the merge, in the first round, which makes the moments, and in a later
-    one.
+    """At operations all over the merge.
+
+    In the first round, which makes the moments, and in a later one.
     """
     expected = make(kind, tmp_path / "expected")
     shaken(expected, rounds, ADAM)
@@ -169,7 +174,9 @@ def test_an_interrupted_merge_is_whole_or_not_at_all(
     outcomes = set[bool]()
     n = 1
     while True:
-        gist = fresh(make(kind, tmp_path / str(n)) if kind == "disk" else gist, rounds)
+        if kind == "disk":
+            gist = make(kind, tmp_path / str(n))
+        gist = fresh(gist, rounds)
         round_ = trained_round(gist)
         mode = InterruptedAt(n, after=n % 2 == 0)
         try:
@@ -208,14 +215,14 @@ def test_a_merge_that_is_interrupted_between_lines_is_whole_or_not_at_all(
 
 
 def test_ctrl_c_waits_for_work_to_end_and_an_error_repeats_it() -> None:
-    done: list[str] = []
+    events: list[str] = []
 
     def interrupted() -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
-        done.append("whole")
+        events.append("whole")
 
-    # whatever earlier tests have left
+    # Earlier tests may have left another handler.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -223,20 +230,20 @@ def test_ctrl_c_waits_for_work_to_end_and_an_error_repeats_it() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
-    assert done == ["whole"]
+    assert events == ["whole"]
 
     def fails_once() -> None:
-        done.append("begun")
-        if done.count("begun") == 1:
+        events.append("begun")
+        if events.count("begun") == 1:
             raise MemoryError
-        done.append("whole")
+        events.append("whole")
 
     with pytest.raises(MemoryError):
         do_to_the_end(fails_once)
-    assert done == ["whole", "begun", "begun", "whole"]
+    assert events == ["whole", "begun", "begun", "whole"]
 
 
-# A round is written once.
+# The last tests show that a round is written once.
 
 
 def train(sub: Any, i: int = 0) -> None:
@@ -246,6 +253,7 @@ def train(sub: Any, i: int = 0) -> None:
 
 
 def twice(gist: GIST) -> None:
+    """Aggregate after the round, twice."""
     for round_ in gist.rounds(2):
         for i, sub in enumerate(round_):
             train(sub, i)
@@ -254,6 +262,7 @@ def twice(gist: GIST) -> None:
 
 
 def in_the_last_step(gist: GIST) -> None:
+    """Aggregate in the loop over sub-GCNs, when the last has trained."""
     for round_ in gist.rounds(2):
         for i, sub in enumerate(round_):
             train(sub, i)
@@ -262,6 +271,7 @@ def in_the_last_step(gist: GIST) -> None:
 
 
 def and_looked_at(gist: GIST) -> None:
+    """Aggregate after the round, and go through its sub-GCNs once more."""
     for round_ in gist.rounds(2):
         for i, sub in enumerate(round_):
             train(sub, i)
@@ -320,18 +330,18 @@ def test_a_loop_that_is_left_in_its_middle_may_aggregate(kind: str, tmp_path: Pa
         break
     round_.aggregate()
     round_.aggregate()
-    (rows, columns), (other_rows, other_columns) = ((own[1], own[0]) for own in round_.blocks)
-    after = values(gist.theta)["convs.1.weight"]
-    assert bool((after[rows][:, columns] != before[rows][:, columns]).all())
-    assert torch.equal(after[other_rows][:, other_columns], before[other_rows][:, other_columns])
+    changed = values(gist.theta)["convs.1.weight"] != before
+    (columns, rows, *_), (other_columns, other_rows, *_) = round_.blocks
+    assert bool(changed[rows][:, columns].all())
+    assert not bool(changed[other_rows][:, other_columns].any())
 
 
 def test_the_best_theta_is_copied_into_the_memory_of_the_last_one() -> None:
     gist = GIST(gcn(), (60, 50), 2)
-    place = gist.theta.place
-    place.keep_best()
+    storage = gist.theta.place
+    storage.keep_best()
     shaken(gist, 1)
     with PeakBytes() as memory:
-        place.keep_best()
+        storage.keep_best()
     assert memory.peak == 0
-    assert same(place.best, place.tensors)
+    assert same(storage.best, storage.tensors)

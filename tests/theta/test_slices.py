@@ -35,8 +35,12 @@ class Split(NamedTuple):
     subs: list[nn.Module]
 
 
+def sizes_of(blocks: Blocks) -> tuple[int, ...]:
+    return tuple(len(block) for block in blocks)
+
+
 def split(
-    name: str, features: tuple[int, ...], m: int, whole: set[int], kind: str, seed: int
+    name: str, features: tuple[int, ...], m: int, whole_axes: set[int], kind: str, seed: int
 ) -> Split:
     layout = layout_of(name)
     full = built(name, features, seed)
@@ -45,14 +49,14 @@ def split(
         layout.widths(features),
         {n: t.detach().clone() for n, t in named_tensors(full).items()},
     )
-    blocks = Partition(features, m, whole=whole, kind=kind, seed=seed).blocks(0)
-    subs = [built(name, [len(b) for b in own], seed + 1) for own in blocks]
+    blocks = Partition(features, m, whole=whole_axes, kind=kind, seed=seed).blocks(0)
+    subs = [built(name, sizes_of(sub_blocks), seed + 1) for sub_blocks in blocks]
     for i in theta.begin(0, blocks):
         fill(subs[i], theta.slice_of(i))
     return Split(layout, features, theta, blocks, subs)
 
 
-def put(
+def write_round(
     theta: Theta, blocks: list[Blocks], subs: list[nn.Module], optimizers: Sequence[Any] = ()
 ) -> None:
     for i in theta.begin(0, blocks):
@@ -65,11 +69,11 @@ def splits(draw: st.DrawFn, name: str, most: int = 9) -> Split:
     axes = len(layout_of(name).units)
     m = draw(st.integers(1, 4))
     features = tuple(draw(st.lists(st.integers(m, max(m, most)), min_size=axes, max_size=axes)))
-    whole = draw(st.sets(st.integers(0, axes - 1)))
+    whole_axes = draw(st.sets(st.integers(0, axes - 1)))
     kind = draw(st.sampled_from(["balanced", "categorical"]))
     if kind == "categorical":
         features = tuple(d + 2 * m for d in features)
-    return split(name, features, m, whole, kind, draw(st.integers(0, 99)))
+    return split(name, features, m, whole_axes, kind, draw(st.integers(0, 99)))
 
 
 def move(sub: nn.Module, seed: int) -> None:
@@ -82,13 +86,14 @@ def move(sub: nn.Module, seed: int) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-def test_take_and_put_do_what_the_definition_says(data: st.DataObject) -> None:
-    """What one sub-GCN holds is copied exactly, what several hold is averaged; untouched ones leave
-    Θ, bit for bit.
+def test_slices_and_merges_are_those_of_the_definition(data: st.DataObject) -> None:
+    """What one sub-GCN holds is copied exactly, what several hold is averaged.
+
+    Sub-GCNs that have not changed leave Θ as it was, bit for bit.
     """
     case = data.draw(splits(data.draw(st.sampled_from(list(every_model()))), 5))
     before = case.theta.copy()
-    put(case.theta, case.blocks, case.subs)
+    write_round(case.theta, case.blocks, case.subs)
     assert all(torch.equal(case.theta.place.tensors[n], before[n]) for n in before)
     for i, sub in enumerate(case.subs):
         for n, tensor in named_tensors(sub).items():
@@ -96,19 +101,17 @@ def test_take_and_put_do_what_the_definition_says(data: st.DataObject) -> None:
                 tensor, slice_of(case.layout, n, before[n], case.blocks[i], case.features)
             )
         move(sub, i)
-    # the slices are copies
+    # The slices are copies, so Θ has not moved with them.
     assert all(torch.equal(case.theta.place.tensors[n], old) for n, old in before.items())
-    put(case.theta, case.blocks, case.subs)
+    write_round(case.theta, case.blocks, case.subs)
     for n, old in before.items():
         values = [named_tensors(sub)[n].detach() for sub in case.subs]
         expected = merged(case.layout, n, old, values, case.blocks, case.features)
-        exact = case.theta.place.slices.disjoint(n)
-        torch.testing.assert_close(
-            case.theta.place.tensors[n],
-            expected,
-            rtol=0 if exact else 1e-5,
-            atol=0 if exact else 1e-6,
-        )
+        actual = case.theta.place.tensors[n]
+        if case.theta.place.slices.disjoint(n):
+            assert torch.equal(actual, expected)
+        else:
+            torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_flags_are_not_averaged() -> None:
@@ -119,10 +122,10 @@ def test_flags_are_not_averaged() -> None:
         {n: f.clone() for n, f in flags.items()},
     )
     subs = [nn.Module(), nn.Module()]
-    for sub, own in zip(subs, ([0, 3], [1, 2]), strict=True):
+    for sub, indices in zip(subs, ([0, 3], [1, 2]), strict=True):
         sub.register_buffer("flag", flags["flag"])
-        sub.register_buffer("mask", flags["mask"][own])
-    put(theta, [(torch.tensor([0, 3]),), (torch.tensor([1, 2]),)], subs)
+        sub.register_buffer("mask", flags["mask"][indices])
+    write_round(theta, [(torch.tensor([0, 3]),), (torch.tensor([1, 2]),)], subs)
     assert same(theta.place.tensors, flags)
 
 
@@ -137,41 +140,48 @@ def test_moments_are_sliced_and_merged_as_the_parameters(
     case = data.draw(splits(name, 5))
     layout = case.layout
     m = len(case.subs)
-    kept: dict[str, Tensor] = {}
-    # a round to make the moments, another with other blocks to go on from them
+    moments: dict[str, Tensor] = {}
+    # One round makes the moments, another with other blocks goes on from them.
     for number in range(2):
-        whole = {a for a in range(len(case.features)) if len(case.blocks[0][a]) == case.features[a]}
-        blocks = Partition(case.features, m, whole=whole, seed=5).blocks(number)
-        subs = [built(name, [len(b) for b in own]) for own in blocks]
+        whole_axes = {
+            axis
+            for axis, (block, size) in enumerate(zip(case.blocks[0], case.features, strict=True))
+            if len(block) == size
+        }
+        blocks = Partition(case.features, m, whole=whole_axes, seed=5).blocks(number)
+        subs = [built(name, sizes_of(sub_blocks)) for sub_blocks in blocks]
         optimizers = [OPTIMIZERS[optimizer](sub.parameters()) for sub in subs]
         case.theta.begin(number, blocks)
-        for i, (own, sub, opt) in enumerate(zip(blocks, subs, optimizers, strict=True)):
+        for i, (sub_blocks, sub, opt) in enumerate(zip(blocks, subs, optimizers, strict=True)):
             give_moments(sub, opt, case.theta.moments_of(i))
             for key, value in trained_tensors(sub, opt).items():
                 if key.endswith("/step"):
                     assert value == number
                 elif key.startswith("moments/"):
                     assert torch.equal(
-                        value, slice_of(layout, name_of(key), kept[key], own, case.features)
+                        value,
+                        slice_of(layout, name_of(key), moments[key], sub_blocks, case.features),
                     )
             torch.manual_seed(10 * number + i)
             for parameter in sub.parameters():
                 parameter.grad = torch.randn_like(parameter)
             opt.step()  # in place: Θ's moments are copied
-        assert all(torch.equal(case.theta.place.moments[key], value) for key, value in kept.items())
-        put(case.theta, blocks, subs, optimizers)
+        assert all(
+            torch.equal(case.theta.place.moments[key], value) for key, value in moments.items()
+        )
+        write_round(case.theta, blocks, subs, optimizers)
         states = [trained_tensors(sub, opt) for sub, opt in zip(subs, optimizers, strict=True)]
         for key in (key for key in states[0] if key.startswith("moments/")):
-            found = case.theta.place.moments[key]
+            actual = case.theta.place.moments[key]
             if key.endswith("/step"):
-                assert found == number + 1
+                assert actual == number + 1
                 continue
-            old = kept.get(key, torch.zeros_like(case.theta.place.tensors[name_of(key)]))
+            old = moments.get(key, torch.zeros_like(case.theta.place.tensors[name_of(key)]))
             expected = merged(
                 layout, name_of(key), old, [s[key] for s in states], blocks, case.features
             )
-            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-            kept[key] = found.clone()
+            torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+            moments[key] = actual.clone()
     assert bool(case.theta.place.moments) == (optimizer != "sgd")
 
 
@@ -188,7 +198,7 @@ def test_a_module_that_does_not_fit_is_refused() -> None:
     assert all(torch.equal(case.theta.place.tensors[n], before[n]) for n in before)
 
 
-# The definition: a sub-GCN is the full model in which everything outside its blocks is zero.
+# By the definition, a sub-GCN is the full model in which everything outside its blocks is zero.
 
 DEFINED: dict[str, Callable[[tuple[int, ...]], nn.Module]] = {
     "gcn": lambda w: GCN(w[0], w[1:], C),
@@ -202,13 +212,13 @@ DEFINED: dict[str, Callable[[tuple[int, ...]], nn.Module]] = {
 @pytest.mark.parametrize("name", DEFINED)
 @settings(deadline=None, max_examples=12)
 @given(
-    whole=st.sampled_from([set(), {0}]),
+    whole_axes=st.sampled_from([set(), {0}]),
     extra=st.lists(st.integers(0, 5), min_size=2, max_size=4),
     m=st.integers(1, 4),
     seed=st.integers(0, 999),
 )
 def test_a_sub_gcn_is_theta_with_the_rest_zero(
-    name: str, whole: set[int], extra: list[int], m: int, seed: int
+    name: str, whole_axes: set[int], extra: list[int], m: int, seed: int
 ) -> None:
     widths = tuple(m + e for e in extra)
     build = DEFINED[name]
@@ -223,20 +233,20 @@ def test_a_sub_gcn_is_theta_with_the_rest_zero(
     )
     x = torch.randn(12, widths[0], dtype=torch.float64)
     batch = Batch(x, graph.edge_index, graph.y, graph.train)
-    blocks = Partition(widths, m, whole=whole, seed=seed).blocks(0)
+    blocks = Partition(widths, m, whole=whole_axes, seed=seed).blocks(0)
     theta.begin(0, blocks)
-    for i, own in enumerate(blocks):
-        sub = build(tuple(len(b) for b in own)).double().eval()
+    for i, sub_blocks in enumerate(blocks):
+        sub = build(sizes_of(sub_blocks)).double().eval()
         fill(sub, theta.slice_of(i))
-        found = forward(sub, batch.select_columns(own[0]))
-        rest_zero = zeroed(layout, theta.place.tensors, own, widths)
+        actual = forward(sub, batch.select_columns(sub_blocks[0]))
+        rest_zero = zeroed(layout, theta.place.tensors, sub_blocks, widths)
         with torch.no_grad():
             for n, tensor in named_tensors(full).items():
                 tensor.copy_(rest_zero[n])
         seen = torch.zeros_like(x)
-        seen[:, own[0]] = x[:, own[0]]
+        seen[:, sub_blocks[0]] = x[:, sub_blocks[0]]
         expected = forward(full, Batch(seen, graph.edge_index, graph.y, graph.train))
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
 
 
 @cache

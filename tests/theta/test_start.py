@@ -1,5 +1,6 @@
-"""How Θ begins: at random as in the paper, or with the scale of narrow models where it is their
-mean.
+"""How Θ begins.
+
+At random as in the paper, or with the scale of narrow models where it is their mean.
 """
 
 from collections.abc import Sequence
@@ -28,10 +29,11 @@ def test_the_sub_gcns_begin_with_the_scale_of_narrow_models(m: int) -> None:
     sub = gist.begin_round().subs[0]
     narrow = OURS["graphsage"]((256 // m, 256 // m))
     for name in ("convs.1.weight", "convs.2.weight"):
-        found, expected = (
+        actual, expected = (
             float(model.get_parameter(name).detach().std()) for model in (sub, narrow)
         )
-        assert found == pytest.approx(expected, rel=0.3), name
+        # With the scale of the full model it would be smaller by a factor of √m.
+        assert actual == pytest.approx(expected, rel=0.2), name
 
 
 def test_without_a_mean_theta_begins_as_in_the_paper() -> None:
@@ -65,30 +67,29 @@ class Masked(nn.Module):
 
 
 def test_buffers_between_blocks_are_scaled_like_weights() -> None:
-    gist = begun(GIST(Masked, (8, 8), 2))
+    gist = begun(GIST(Masked, (64, 64), 2))
     sub = gist.begin_round().subs[0]
-    for found in (values(gist.theta), dict(sub.named_buffers())):
-        assert found["mask"].all()
-        assert (found["times"] == 1).all()
-    assert float(sub.mix.std()) == pytest.approx(2**0.5, rel=0.5)
+    for buffers in (values(gist.theta), dict(sub.named_buffers())):
+        assert buffers["mask"].all()
+        assert (buffers["times"] == 1).all()
+    assert float(sub.mix.std()) == pytest.approx(2**0.5, rel=0.1)
 
 
 @pytest.mark.parametrize("averages", [False, True])
 @pytest.mark.parametrize("model", ["gcn", "masked"])
-def test_theta_begins_alike_everywhere(
+def test_theta_begins_alike_in_every_store(
     model: str, averages: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tensors, "LARGE", 1)
-    memory, host, disk = (
-        values(
-            begun(
-                GIST(BUILDS[model], (8, 9), 2, store=store(place, tmp_path)), averages=averages
-            ).theta
-        )
-        for place in ("memory", "host", "disk")
-    )
-    assert same(memory, host)
-    assert same(memory, disk)
+
+    def theta_in(kind: str) -> dict[str, Tensor]:
+        gist = GIST(BUILDS[model], (8, 9), 2, store=store(kind, tmp_path))
+        return values(begun(gist, averages=averages).theta)
+
+    expected = theta_in("memory")
+    assert same(theta_in("host"), expected)
+    assert same(theta_in("disk"), expected)
+    # The lock of the folder is gone with the GIST that held it.
     assert [path.name for path in tmp_path.iterdir()] == ["theta"]
 
 

@@ -1,5 +1,6 @@
 """Θ is the same wherever it lies."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,41 +27,38 @@ from tests.theta.stores import OPTIMIZERS, shaken, store, values
 def test_every_store_gives_the_same_theta(
     name: str, data: st.DataObject, tmp_path_factory: Any
 ) -> None:
-    build, given_widths = some_models()[name]
+    build, usual_widths = some_models()[name]
     layout = layout_of(name)
     axes = len(layout.units)
     m = data.draw(st.integers(1, 4))
     full = layout.widths(data.draw(st.lists(st.integers(m, m + 6), min_size=axes, max_size=axes)))
-    whole = data.draw(st.sets(st.integers(0, axes - 1), max_size=axes - 1))
+    whole_axes = data.draw(st.sets(st.integers(0, axes - 1), max_size=axes - 1))
     carry = data.draw(st.sampled_from([None, *OPTIMIZERS.values()]))
     folder = tmp_path_factory.mktemp("theta")
-    found = []
+    thetas = []
     for kind in ("memory", "host", "disk"):
-        widths = full[0] if isinstance(given_widths, int) else full
-        gist = GIST(build, widths, m, store=store(kind, folder), whole=whole, seed=3)
+        widths = full[0] if isinstance(usual_widths, int) else full
+        gist = GIST(build, widths, m, store=store(kind, folder), whole=whole_axes, seed=3)
         shaken(gist, 3, carry)
-        found.append(values(gist.theta))
-    assert all(same(each, found[0]) for each in found[1:])
+        thetas.append(values(gist.theta))
+    assert all(same(theta, thetas[0]) for theta in thetas[1:])
+
+
+def floating_types(tensors: Mapping[str, torch.Tensor]) -> set[torch.dtype]:
+    return {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
 
 
 def test_half_precision_takes_half_the_room(tmp_path: Path) -> None:
     full, half = (make(store=store("disk", tmp_path / p, p)) for p in ("float32", "bf16"))
     result = fit(half, optimizer_state="carry")
     fit(full, optimizer_state="carry")
-    assert all(
-        t.dtype == torch.bfloat16
-        for t in half.theta.place.tensors.values()
-        if t.dtype.is_floating_point
-    )
-    assert all(
-        t.dtype == torch.float32
-        for t in named_tensors(result.model).values()
-        if t.is_floating_point()
-    )
+    assert floating_types(half.theta.place.tensors) == {torch.bfloat16}
+    assert floating_types(named_tensors(result.model)) == {torch.float32}
     assert result.test is not None
     assert result.test["accuracy"] > 0.4  # chance is a third
-    sizes = [sum(t.nbytes for t in values(gist.theta).values()) for gist in (full, half)]
-    assert sizes[1] < 0.6 * sizes[0]
+    full_bytes = sum(tensor.nbytes for tensor in values(full.theta).values())
+    half_bytes = sum(tensor.nbytes for tensor in values(half.theta).values())
+    assert half_bytes < 0.6 * full_bytes
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
@@ -72,9 +70,10 @@ def test_sub_gcns_that_a_loop_leaves_out_stay_as_they_are(tmp_path: Path, kind: 
             named_tensors(sub)["convs.1.weight"].detach().add_(1)
             if i == 1:
                 break
-    for i, own in enumerate(round_.blocks):
-        moved = values(gist.theta)["convs.1.weight"][own[1]][:, own[0]] - before[own[1]][:, own[0]]
-        assert bool(moved.all()) if i <= 1 else not moved.any()
+    moved = values(gist.theta)["convs.1.weight"] != before
+    for i, (columns, rows, *_) in enumerate(round_.blocks):
+        entries = moved[rows][:, columns]
+        assert bool(entries.all()) if i <= 1 else not entries.any()
 
 
 def test_a_round_that_streams_is_gone_through_once(tmp_path: Path) -> None:

@@ -35,9 +35,9 @@ REFUSED: list[tuple[Any, tuple[Any, ...], str]] = [
 ]
 
 
-def test_what_is_refused_and_what_is_not() -> None:
-    for check, arguments, said in REFUSED:
-        with refused(said):
+def test_bad_arguments_are_refused_and_the_ends_of_ranges_are_not() -> None:
+    for check, arguments, message in REFUSED:
+        with refused(message):
             check(*arguments)
     for number in (0, -0.0, 1e-320, 1e308, 7):
         checks.check_number("lr", number)
@@ -53,8 +53,8 @@ def test_what_is_refused_and_what_is_not() -> None:
 
 
 @pytest.mark.parametrize("exponent", range(1, 19))
-def test_the_ends_of_ranges_are_for_people(exponent: int) -> None:
-    """Every digit stands there, with a comma before every third one, as Python reads it again."""
+def test_the_ends_of_ranges_are_written_out_with_commas(exponent: int) -> None:
+    """Every digit is written, with a comma before every third one from the right."""
     most = 10**exponent
     with pytest.raises(InputError) as of_count:
         checks.check_count("epochs", most + 1, most=most)

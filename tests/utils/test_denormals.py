@@ -17,17 +17,17 @@ def two_threads() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt])
 def test_all_threads_of_torch_change_and_change_back(
-    two_threads: None, kept: bool, error: type[BaseException] | None
+    two_threads: None, keep: bool, error: type[BaseException] | None
 ) -> None:
-    with having_denormals(kept):
+    with having_denormals(keep):
         with pytest.raises(error) if error else nullcontext(), denormals_as_zero():
             assert denormal_products() == {"none"}
             if error:
                 raise error
-        assert denormal_products() == ({"all"} if kept else {"none"})
+        assert denormal_products() == ({"all"} if keep else {"none"})
 
 
 def test_a_block_within_a_block_leaves_the_outer_one_as_it_was(two_threads: None) -> None:
@@ -56,7 +56,7 @@ def test_backward_computes_as_the_block(two_threads: None) -> None:
     assert seen == [{"none"}, {"all"}]
 
 
-def test_a_processor_that_cannot_goes_on(
+def test_a_processor_that_keeps_denormal_numbers_goes_on(
     two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "set_flush_denormal", lambda mode: False)

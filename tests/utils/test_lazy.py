@@ -32,10 +32,9 @@ def test_every_name_that_type_checkers_see_is_there(path: Path) -> None:
         assert isinstance(node, ast.ImportFrom)
         if not str(node.module).startswith("gistgnn"):
             continue  # a type of another package, which the module's own functions name
-        for name in node.names:
-            assert getattr(package, name.name) is getattr(
-                importlib.import_module(str(node.module)), name.name
-            )
+        module = importlib.import_module(str(node.module))
+        for alias in node.names:
+            assert getattr(package, alias.name) is getattr(module, alias.name)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = package.nothing
 
@@ -63,11 +62,11 @@ def test_the_package_in_a_zip_trains(tmp_path: Path) -> None:
     train += ["--sampler", "clusters", "--clusters", "4"]
     words = [sys.executable, "-I", "-c", FROM_ZIP, str(packed), *train]
     environ = {**os.environ, "GISTGNN_CACHE": str(tmp_path / "cache")}  # no clusters of before
-    done = subprocess.run(
+    completed = subprocess.run(
         words, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"gistgnn.gist {packed}/gistgnn/")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith(f"gistgnn.gist {packed}/gistgnn/")
     assert (tmp_path / "run/report.html").is_file()
 
 
@@ -78,11 +77,11 @@ def test_a_package_in_a_zip_without_sources_can_be_imported(tmp_path: Path) -> N
         "import compileall, sys; compileall.compile_dir(sys.argv[1], legacy=True, quiet=2, "
         "stripdir=sys.argv[1])"
     )
-    with zipfile.ZipFile(tmp_path / "sources.zip", "w") as whole:
+    with zipfile.ZipFile(tmp_path / "sources.zip", "w") as sources:
         for path in ROOT.rglob("*.py"):
-            whole.write(path, path.relative_to(ROOT.parent))
-    with zipfile.ZipFile(tmp_path / "sources.zip") as whole:
-        whole.extractall(tmp_path)
+            sources.write(path, path.relative_to(ROOT.parent))
+    with zipfile.ZipFile(tmp_path / "sources.zip") as sources:
+        sources.extractall(tmp_path)
     subprocess.run([sys.executable, "-c", code, folder], check=True)
     with zipfile.ZipFile(tmp_path / "packed.zip", "w") as packed:
         for path in folder.rglob("*.pyc"):
@@ -95,8 +94,8 @@ def test_a_package_in_a_zip_without_sources_can_be_imported(tmp_path: Path) -> N
         f"import sys; sys.path.insert(0, {str(tmp_path / 'packed.zip')!r}); {used}; "
         "print(u.__file__, len(SAMPLERS))"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert "packed.zip" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "packed.zip" in completed.stdout

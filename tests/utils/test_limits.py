@@ -35,8 +35,9 @@ NO_LIMIT = "9223372036854771712"  # what version 1 has where none is set
 
 
 def system(root: Path, cgroup: str, mounts: str | None, files: Mapping[str, object]) -> Path:
-    """Make a folder that looks like the root of a system, with files of cgroups by their paths
-    under /sys/fs/cgroup.
+    """Make a folder that looks like the root of a system.
+
+    Files of cgroups are given by their paths under /sys/fs/cgroup.
     """
     process = root / "proc/self"
     process.mkdir(parents=True)
@@ -56,7 +57,7 @@ def system(root: Path, cgroup: str, mounts: str | None, files: Mapping[str, obje
 def group(
     path: str, limit: object, used: int | None = 0, *, cache: int = 0, version: int = 2
 ) -> dict[str, object]:
-    """The files of a cgroup; cache: half of it is active."""
+    """The files of a cgroup; half of the cache is active."""
     names = ("max", "current") if version == 2 else ("limit_in_bytes", "usage_in_bytes")
     prefix = "" if version == 2 else "total_"
     files: dict[str, object] = {f"{path}memory.{names[0]}": limit}
@@ -195,7 +196,7 @@ def test_a_limit_decides_what_fits_and_is_named(monkeypatch: pytest.MonkeyPatch)
     here = Resources.here("cpu")
     assert here.limit == 3 * GIB
     assert GIB < here.host < GIB + 2 * process_memory.held_bytes()
-    # a run cannot have more
+    # A run cannot have more than is free.
     assert Resources.here("cpu", memory=64 * GIB).host == pytest.approx(here.host, rel=0.1)
     assert Resources.here("cpu", memory=MIB).host == MIB
     other_machine = Resources.here("cpu", memory=64 * GIB, started=False)
@@ -230,9 +231,9 @@ def test_a_second_run_gives_up_the_earlier_theta_only_where_both_do_not_fit(
     def look_at(earlier: "weakref.ref[Any]", alive: list[bool]) -> Callable[..., Any]:
         make = Theta.make
 
-        def make_and_look(*given: Any, **options: Any) -> Theta:
+        def make_and_look(*args: Any, **options: Any) -> Theta:
             alive.append(earlier() is not None)
-            return make(*given, **options)
+            return make(*args, **options)
 
         return make_and_look
 
@@ -248,7 +249,7 @@ def test_a_second_run_gives_up_the_earlier_theta_only_where_both_do_not_fit(
                 one_round(gist, metric=lambda logits, targets: float("nan"))
             expected = gist.next_round
         assert alive == [fits_beside]
-        # without the earlier one, it stands as a new GIST does
+        # Without the earlier one, it stands as a new GIST does.
         assert (expected > 0) == fits_beside
         one_round(gist)
 
@@ -271,11 +272,11 @@ def test_ulimit_is_a_limit(
         "getrlimit",
         lambda asked: (GIB if asked == number else resource.RLIM_INFINITY, -1),
     )
-    taken = {"VmSize": 2 * MIB, "VmData": MIB}[entry]
-    assert smallest_limit(system(tmp_path, "", None, {})) == MemoryLimit(GIB, GIB - taken)
+    used = {"VmSize": 2 * MIB, "VmData": MIB}[entry]
+    assert smallest_limit(system(tmp_path, "", None, {})) == MemoryLimit(GIB, GIB - used)
 
 
-def test_ulimit_of_a_real_process() -> None:
+def test_a_process_with_ulimit_can_take_what_its_limit_leaves() -> None:
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))\n"
         "from gistgnn.utils.limits import smallest_limit; limit = smallest_limit()\n"
@@ -284,8 +285,10 @@ def test_ulimit_of_a_real_process() -> None:
         "try: bytearray(2**27)\n"
         "except MemoryError: print('as said')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout == "as said\n", done.stderr
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert completed.stdout == "as said\n", completed.stderr
 
 
 QUOTAS: list[tuple[str, str, dict[str, object], int]] = [
@@ -309,7 +312,7 @@ QUOTAS: list[tuple[str, str, dict[str, object], int]] = [
 
 
 @pytest.mark.parametrize(("cgroup", "mounts", "files", "expected"), QUOTAS)
-def test_processors(
+def test_usable_processors_are_no_more_than_a_quota_allows(
     cgroup: str,
     mounts: str,
     files: dict[str, object],

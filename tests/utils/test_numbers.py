@@ -24,13 +24,13 @@ FLOATS = [np.float64, np.float32, np.float16, np.array, torch.tensor]
 
 
 @given(value=st.integers(0, 200), kind=st.sampled_from(INTEGERS))
-def test_integers(value: int, kind: Any) -> None:
+def test_integers_become_those_of_python(value: int, kind: Any) -> None:
     assert (as_integer(kind(value)), type(as_integer(kind(value)))) == (value, int)
     assert type(as_number(kind(value))) is int
 
 
 @given(value=st.sampled_from([0.5, 0.25, 3.0]), kind=st.sampled_from(FLOATS))
-def test_floats(value: float, kind: Any) -> None:
+def test_floats_become_those_of_python(value: float, kind: Any) -> None:
     assert (as_number(kind(value)), type(as_number(kind(value)))) == (value, float)
     assert as_integer(kind(value)) is None
 
@@ -71,17 +71,19 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("kind", "needed", "name", "is_integer"), NUMBERS)
-def test_every_number_of_the_settings(
+def test_every_number_of_the_settings_becomes_one_of_python(
     kind: Any, needed: dict[str, Any], name: str, is_integer: bool
 ) -> None:
-    more = {"optimizer": "sgd"} if name == "momentum" else {}
-    for make, value in (
-        [(np.int64, 2), (torch.tensor, 2)] if is_integer else [(np.float32, 0.5), (np.array, 0.5)]
-    ):
-        found = getattr(kind(**needed, **more, **{name: make(value)}), name)
-        assert (found, type(found)) == (value, int if is_integer else float)
+    extra = {"optimizer": "sgd"} if name == "momentum" else {}
+    if is_integer:
+        cases = [(np.int64, 2), (torch.tensor, 2)]
+    else:
+        cases = [(np.float32, 0.5), (np.array, 0.5)]
+    for make, value in cases:
+        number = getattr(kind(**needed, **extra, **{name: make(value)}), name)
+        assert (number, type(number)) == (value, int if is_integer else float)
     with pytest.raises(InputError, match=f"^{name} is "):
-        kind(**needed, **more, **{name: np.True_})
+        kind(**needed, **extra, **{name: np.True_})
 
 
 def test_a_run_of_numpy_s_numbers_is_that_of_python_s() -> None:
@@ -98,13 +100,13 @@ def test_a_run_of_numpy_s_numbers_is_that_of_python_s() -> None:
         result = gist.fit(GRAPH, sampler=sampler, max_seconds=f(64), progress=False, **settings)
         return theta(gist), json.dumps(result.config)
 
-    (expected, record) = trained(int, float)
-    (found, other) = trained(np.int64, np.float32)
-    assert same(expected, found)
-    assert record == other
+    (expected, expected_record) = trained(int, float)
+    (actual, actual_record) = trained(np.int64, np.float32)
+    assert same(expected, actual)
+    assert expected_record == actual_record
 
 
-def test_other_arguments(tmp_path: Any) -> None:
+def test_numbers_in_other_arguments_become_those_of_python(tmp_path: Any) -> None:
     i = np.int64
     assert json.dumps(asdict(Evaluation("parts", parts=i(4), sample=i(2))))
     assert json.dumps(
@@ -126,6 +128,5 @@ def test_other_arguments(tmp_path: Any) -> None:
     gist = GIST(gcn(), (8, 7), i(2), seed=torch.tensor(3))
     assert len(Loop(gist, i(2), lambda model: 1.0, evaluate_every=i(1), patience=i(3))) == 2
     assert len([*gist.rounds(i(2))]) == 2
-    assert {type(method(gcn(), (8, 7), i(2)).workers) for method in (DataParallel, LocalSGD)} == {
-        int
-    }
+    for method in (DataParallel, LocalSGD):
+        assert type(method(gcn(), (8, 7), i(2)).workers) is int

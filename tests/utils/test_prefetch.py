@@ -17,8 +17,8 @@ def test_items_come_in_order_and_an_error_at_its_place() -> None:
         yield 1
         raise KeyError("of the second")
 
-    for given in (range(50), [], [None, 0, False]):
-        assert list(prefetch(given)) == list(given)
+    for iterable in (range(50), [], [None, 0, False]):
+        assert list(prefetch(iterable)) == list(iterable)
     prefetched = prefetch(items())
     assert next(prefetched) == 1
     with pytest.raises(KeyError, match="of the second"):
