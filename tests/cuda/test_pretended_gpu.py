@@ -35,8 +35,8 @@ def test_a_run_stays_on_the_gpu_and_trains_the_theta_of_the_cpu(
 ) -> None:
     expected = trained(model, "cpu", tmp_path / "cpu", **options)
     with pretended_gpu():
-        found = trained(model, "cuda", tmp_path / "cuda", **options)
-    close(found, expected)
+        actual = trained(model, "cuda", tmp_path / "cuda", **options)
+    close(actual, expected)
 
 
 def trained_on_words(model: str, device: str, method: Any) -> dict[str, torch.Tensor]:
@@ -69,19 +69,22 @@ def test_sparse_features_stay_on_the_gpu(model: str, method: str) -> None:
 
 def test_tensors_of_two_devices_are_refused() -> None:
     with pretended_gpu():
-        here = torch.eye(2)
-        there = here.to("cuda:0")
-        assert isinstance(there, OnGPU)
-        assert (there + there).cpu().numpy().tolist() == [[2, 0], [0, 2]]
-        for operation in (lambda: here + there, lambda: SparseMatrix.from_dense(here) @ there):
+        on_host = torch.eye(2)
+        on_gpu = on_host.to("cuda:0")
+        assert isinstance(on_gpu, OnGPU)
+        assert (on_gpu + on_gpu).cpu().numpy().tolist() == [[2, 0], [0, 2]]
+        for operation in (
+            lambda: on_host + on_gpu,
+            lambda: SparseMatrix.from_dense(on_host) @ on_gpu,
+        ):
             with pytest.raises(RuntimeError, match="same device"):
                 operation()
-        there_too = torch.tensor([1, 0], device="cuda:0")
-        assert there[there_too.cpu()].cpu().tolist() == [[0, 1], [1, 0]]
+        indices = torch.tensor([1, 0], device="cuda:0")
+        assert on_gpu[indices.cpu()].cpu().tolist() == [[0, 1], [1, 0]]
         with pytest.raises(RuntimeError, match="indices"):
-            here[there_too]
+            on_host[indices]
         with pytest.raises(TypeError):
-            there.numpy()
+            on_gpu.numpy()
 
 
 def test_the_peak_of_a_run_is_not_that_of_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:

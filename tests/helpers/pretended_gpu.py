@@ -27,17 +27,17 @@ _NOTHING = ("set_device", "_lazy_init", "synchronize", "reset_peak_memory_stats"
 
 
 class OnGPU(torch.Tensor):
-    """A tensor on the pretended GPU; `held` has its values."""
+    """A tensor on the pretended GPU; `on_cpu` has its values."""
 
-    held: torch.Tensor
+    on_cpu: torch.Tensor
 
     @staticmethod
-    def __new__(cls, held: torch.Tensor) -> "OnGPU":
-        strides = held.stride() if held.layout is torch.strided else None
+    def __new__(cls, on_cpu: torch.Tensor) -> "OnGPU":
+        strides = on_cpu.stride() if on_cpu.layout is torch.strided else None
         made = torch.Tensor._make_wrapper_subclass(
-            cls, held.shape, strides=strides, dtype=held.dtype, device=_LIKE
+            cls, on_cpu.shape, strides=strides, dtype=on_cpu.dtype, device=_LIKE
         )
-        made.held = held
+        made.on_cpu = on_cpu
         return made
 
     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -61,21 +61,21 @@ class OnGPU(torch.Tensor):
 
     # For torch itself, a wrapper of a sparse tensor is dense.
     def to_dense(self, *arguments: Any, **options: Any) -> torch.Tensor:
-        if self.held.layout is torch.strided:
+        if self.on_cpu.layout is torch.strided:
             return super().to_dense(*arguments, **options)
-        return OnGPU(self.held.to_dense(*arguments, **options))
+        return OnGPU(self.on_cpu.to_dense(*arguments, **options))
 
     def to(self, *arguments: Any, **options: Any) -> torch.Tensor:
-        if self.held.layout is torch.strided:
+        if self.on_cpu.layout is torch.strided:
             return super().to(*arguments, **options)
         device, dtype, _, _ = torch._C._nn._parse_to(*arguments, **options)
-        held = self.held if dtype is None else self.held.to(dtype)
-        return held.clone() if device is not None and device.type == "cpu" else OnGPU(held)
+        on_cpu = self.on_cpu if dtype is None else self.on_cpu.to(dtype)
+        return on_cpu.clone() if device is not None and device.type == "cpu" else OnGPU(on_cpu)
 
     device = property(lambda self: GPU)
     is_cuda = property(lambda self: True)
     is_cpu = property(lambda self: False)
-    layout = property(lambda self: self.held.layout)
+    layout = property(lambda self: self.on_cpu.layout)
 
 
 class _Mode(TorchDispatchMode):
@@ -86,36 +86,48 @@ class _Mode(TorchDispatchMode):
 @contextmanager
 def pretended_gpu() -> Iterator[None]:
     """Within the block there is one GPU, also for code that asks torch."""
-    known: dict[str, Any] = dict.fromkeys(_ZERO, lambda device=None: 0)
-    known |= dict.fromkeys(_NOTHING, lambda *device: None)
-    known |= {
+    functions: dict[str, Any] = dict.fromkeys(_ZERO, lambda device=None: 0)
+    functions |= dict.fromkeys(_NOTHING, lambda *device: None)
+    functions |= {
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "device": lambda device: nullcontext(),
     }
-    known |= {
+    functions |= {
         "mem_get_info": lambda device=None: (BYTES, BYTES),
         "get_device_name": lambda device=None: "pretended",
     }
-    known |= {
+    functions |= {
         "manual_seed": torch.manual_seed,
         "get_rng_state": lambda device=None: torch.get_rng_state(),
     }
-    known |= {"set_rng_state": lambda state, device=None: torch.set_rng_state(state)}
+    functions |= {"set_rng_state": lambda state, device=None: torch.set_rng_state(state)}
     make = torch.tensor
 
     # torch's own does not ask a mode
     def tensor(*args: Any, device: Any = None, **options: Any) -> torch.Tensor:
         return make(*args, **options) if device is None else make(*args, **options).to(device)
 
-    known |= {"Stream": _Stream, "current_stream": _Stream, "stream": lambda stream: nullcontext()}
+    functions |= {
+        "Stream": _Stream,
+        "current_stream": _Stream,
+        "stream": lambda stream: nullcontext(),
+    }
     recordings = patch("gistgnn.runners.recorded.Recording", Recording)
-    made = patch.object(torch, "tensor", tensor)
+    made_tensors = patch.object(torch, "tensor", tensor)
     pinned = patch.object(torch.Tensor, "pin_memory", lambda tensor: tensor)
     batches, slices = (
         patch(f"gistgnn.{home}.prefetch", _here) for home in ("sampling.sampler", "round")
     )
-    with patch.multiple(torch.cuda, **known), made, pinned, batches, slices, recordings, _Mode():
+    with (
+        patch.multiple(torch.cuda, **functions),
+        made_tensors,
+        pinned,
+        batches,
+        slices,
+        recordings,
+        _Mode(),
+    ):
         yield
 
 
@@ -138,11 +150,11 @@ class Recording:
 
     def replay(self) -> None:
         """Call the function."""
-        found = self._function()
+        result = self._function()
         if self.result is None:
-            self.result = found
+            self.result = result
         else:
-            self.result.copy_(found)
+            self.result.copy_(result)
 
 
 def _here(items: Iterable[Any], depth: int = 2) -> Iterator[Any]:
@@ -154,38 +166,40 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     tensors = [
         value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)
     ]
-    held = any(isinstance(tensor, OnGPU) for tensor in tensors)
+    any_on_gpu = any(isinstance(tensor, OnGPU) for tensor in tensors)
     device = kwargs.get("device")
-    named = device is not None and _SPARSE not in func.name()
-    gpu = torch.device(device).type in ("cuda", _LIKE) if named else held
-    if not held and not gpu:
+    names_device = device is not None and _SPARSE not in func.name()
+    gpu = torch.device(device).type in ("cuda", _LIKE) if names_device else any_on_gpu
+    if not any_on_gpu and not gpu:
         return func(*args, **kwargs)
     _check(func, args, kwargs, tensors)
     plain_args, plain = tree_map(
-        lambda value: value.held if isinstance(value, OnGPU) else value, (args, kwargs)
+        lambda value: value.on_cpu if isinstance(value, OnGPU) else value, (args, kwargs)
     )
     if device is not None and gpu:
         plain["device"] = torch.device("cpu")
     # even from the CPU's view it is a copy
     if func is _aten._to_copy.default and isinstance(args[0], OnGPU) != gpu:
         plain_args = (plain_args[0].clone(), *plain_args[1:])
-    found = func(*plain_args, **plain)
-    return _returned(func, args, kwargs, found) if gpu else found
+    result = func(*plain_args, **plain)
+    return _returned(func, args, kwargs, result) if gpu else result
 
 
-def _returned(func: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
+def _returned(func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
     """Wrap what an operation returns; what it has changed in place is the argument itself."""
     changed = []
-    for place, argument in enumerate(func._schema.arguments):
+    for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
             if isinstance(value, torch.Tensor):
-                if isinstance(value, OnGPU) and value.shape != value.held.shape:
-                    value.data = OnGPU(value.held)  # the shape has changed in place
+                if isinstance(value, OnGPU) and value.shape != value.on_cpu.shape:
+                    value.data = OnGPU(value.on_cpu)  # the shape has changed in place
                 changed.append(value)
-    if changed and isinstance(found, torch.Tensor):
+    if changed and isinstance(result, torch.Tensor):
         return changed[0]
-    return tree_map(lambda value: OnGPU(value) if isinstance(value, torch.Tensor) else value, found)
+    return tree_map(
+        lambda value: OnGPU(value) if isinstance(value, torch.Tensor) else value, result
+    )
 
 
 def _check(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> None:
@@ -201,7 +215,7 @@ def _check(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[torch.Ten
     lists = (
         []
         if func in _TAKES_INDICES
-        else [each for each in (*args, *kwargs.values()) if isinstance(each, list | tuple)]
+        else [value for value in (*args, *kwargs.values()) if isinstance(value, list | tuple)]
     )
     in_lists = {id(value) for listed in lists for value in listed}
     on_host = [tensor for tensor in tensors if not isinstance(tensor, OnGPU)]
