@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 else:  # `gistgnn.training.names` checks what a user may bring.
     OptimizerSetting = ScheduleSetting = LossSetting = WeightsSetting = MetricSetting = Any
 
-# Settings that older records do not have.
-_NEWER = ("budget", "loss", "class_weights", "label_smoothing", "metric")
+# Settings that older records do not have: they are in no record, and in no fingerprint, where they
+# have their defaults. A new setting is added here, so that older runs can be resumed.
+NEWER = ("budget", "loss", "class_weights", "label_smoothing", "metric")
 PRECISIONS = ("float32", "bf16")
 HIGHEST = 1e6  # Every learning rate is below this.
 LR = 0.01  # The learning rate of ordinary training.
@@ -259,7 +260,7 @@ class Training:
             value = entries_of_loss.get(field.name, getattr(self, field.name))
             if field.name in NAMES:
                 value = named_as(value)
-            if field.name not in _NEWER or value != field.default:
+            if field.name not in NEWER or value != field.default:
                 entries[field.name] = value
         return entries
 

@@ -270,7 +270,9 @@ def _average_rounds(
     means = []
     for number in sorted(common):
         entries = [part[number] for part in parts]
-        mean = {name: statistics.fmean(entry[name] for entry in entries) for name in entries[0]}
+        # A round that was scored after a restart may lack numbers.
+        names = [name for name in entries[0] if all(name in entry for entry in entries)]
+        mean = {name: statistics.fmean(entry[name] for entry in entries) for name in names}
         mean["round"] = number
         mean["train_seconds"] = max(
             sum(part[number]["train_seconds"] for part in rank) for rank in by_round

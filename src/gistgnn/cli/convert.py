@@ -32,8 +32,8 @@ def _add_convert(commands: Any) -> None:
     )  # fmt: skip
     add = parser.add_argument
     text = (
-        "a data set's name, a .npz or .pt, a folder of OGB's raw files, or a table of edges "
-        "(CSV or Parquet)"
+        f"a data set's name, a {' or '.join(options.GRAPH_FILES)}, a folder of OGB's raw files, or "
+        "a table of edges (CSV or Parquet)"
     )
     add("source", metavar="SOURCE", help=text)
     add(

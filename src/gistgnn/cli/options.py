@@ -339,7 +339,8 @@ def data_root() -> str:
 def add_data_options(options: Parser | Group, *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
     text = (
-        "a name of `gistgnn datasets`, a .npz or .pt, or a folder of `gistgnn convert` "
+        f"a name of `gistgnn datasets`, a {' or '.join(GRAPH_FILES)}, or a folder of "
+        "`gistgnn convert` "
         f"(default: {default or 'the data set of the run'})"
     )
     options.add_argument("--dataset", default=default, metavar="NAME|FILE|FOLDER", help=text)

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from gistgnn.cli.options import add_command, add_shared, print_json
+from gistgnn.cli.options import GRAPH_FILES, add_command, add_shared, print_json
 from gistgnn.cli.process import load_torch
 from gistgnn.cli.values import count
 from gistgnn.errors import printable
@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
     add(
         "graph",
         metavar="GRAPH",
-        help="a data set's name, a .npz or .pt, or complete:N, ring:N, karate",
+        help=f"a data set's name, a {' or '.join(GRAPH_FILES)}, or complete:N, ring:N, karate",
     )
     add(
         "--nodes",
