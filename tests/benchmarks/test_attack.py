@@ -37,10 +37,10 @@ ENDS = [
 ]
 
 
-def test_what_is_wrong_with_an_end() -> None:
-    for found, wrong in ENDS:
-        assert wrong in fault(found)
-        assert bool(fault(found)) == bool(wrong)
+def test_a_fault_is_what_is_wrong_with_an_end() -> None:
+    for end, wrong in ENDS:
+        assert wrong in fault(end)
+        assert bool(fault(end)) == bool(wrong)
 
 
 def _sleep() -> int:
@@ -85,7 +85,7 @@ def test_a_short_attack_finds_nothing() -> None:
         "files",
         "python",
     ]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "benchmarks.attack", *words],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -94,5 +94,5 @@ def test_a_short_attack_finds_nothing() -> None:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " cases, 0 failures, seed 1" in done.stdout
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert " cases, 0 failures, seed 1" in completed.stdout

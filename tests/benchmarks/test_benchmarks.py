@@ -1,6 +1,4 @@
-"""The benchmarks run at tiny sizes and compute what they say; how fast anything is, is not
-asserted.
-"""
+"""The benchmarks run at tiny sizes and compute what they say, at whatever speed."""
 
 import json
 import runpy
@@ -42,8 +40,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_step_of_every_contender_is_measured(run: Run, tmp_path: Path) -> None:
     few = ("--dataset", "digits", "--local-steps", 2, "--rounds", 1, "--repeat", 2, "--threads", 1)
     printed = run("steps", "--widths", 16, "--sub-gcns", 2, *few, "--json", tmp_path / "out.json")
-    found = json.loads((tmp_path / "out.json").read_text())["widths"]["16"]
-    assert list(found) == [
+    contenders = json.loads((tmp_path / "out.json").read_text())["widths"]["16"]
+    assert list(contenders) == [
         "PyG, edge_index",
         "PyG, CSR",
         "m=1",
@@ -51,13 +49,10 @@ def test_a_step_of_every_contender_is_measured(run: Run, tmp_path: Path) -> None
         "auto m=2",
         "fused m=2",
     ]
-    assert all(own["step_ms"]["median"] > 0 for own in found.values())
-    lines = {
-        cells_[1].strip(): cells_
-        for line in printed.splitlines()
-        if len(cells_ := line.split("|")) > 4
-    }
-    ratio = found["m=1"]["step_ms"]["median"] / found["fused m=2"]["step_ms"]["median"]
+    assert all(times["step_ms"]["median"] > 0 for times in contenders.values())
+    rows = [line.split("|") for line in printed.splitlines()]
+    lines = {row[1].strip(): row for row in rows if len(row) > 4}
+    ratio = contenders["m=1"]["step_ms"]["median"] / contenders["fused m=2"]["step_ms"]["median"]
     assert lines["fused m=2"][4].strip() == f"{ratio:.2f}x"
 
 
@@ -65,9 +60,10 @@ def test_a_step_of_every_contender_is_measured(run: Run, tmp_path: Path) -> None
 def test_pyg_s_contender_computes_our_function(model: str) -> None:
     graph = load("digits")
     heads = {"heads": steps.HEADS} if model == "gat" else {}
-    each = 16 // heads.get("heads", 1)
+    width_of_a_head = 16 // heads.get("heads", 1)
+    widths = (width_of_a_head, width_of_a_head)
     ours: Any = MODELS[model](
-        graph.num_features, (each, each), graph.num_classes, norm="layer", **heads
+        graph.num_features, widths, graph.num_classes, norm="layer", **heads
     ).eval()
     its = steps.PyGNet(model, graph.num_features, 16, graph.num_classes).eval()
     with torch.no_grad():
@@ -95,10 +91,10 @@ def test_a_setting_of_the_public_sweep_is_measured() -> None:
     setting = Setting(
         "cora", TABLE1_ROWS.index((8, (0, 1))), "split", "whole", True, "100", 5e-4, epochs=8
     )
-    found = measure(setting, 0.01, 0, load("digits"))
-    # there is one round: most of the first layer lies between blocks
-    assert found["untrained"] > 10
-    assert 0 <= found["test"] <= found["best"] <= 100
+    result = measure(setting, 0.01, 0, load("digits"))
+    # There is one round: most of the first layer lies between blocks.
+    assert result["untrained"] > 10
+    assert 0 <= result["test"] <= result["best"] <= 100
 
 
 @pytest.mark.long
@@ -142,12 +138,12 @@ def test_every_setting_is_a_command() -> None:
         "--budget",
         "2",
     ]
-    found = settings(parse([*words, "--parts", "4", "--", *AROUND]))
+    every_setting = settings(parse([*words, "--parts", "4", "--", *AROUND]))
     kinds = ["ordinary", "narrow", "ordinary", "narrow", "paper", "parts", "budget"]
-    assert [setting.kind for setting in found] == kinds
-    narrow = make_parser().parse_args(["train", *AROUND, *found[1].words])
+    assert [setting.kind for setting in every_setting] == kinds
+    narrow = make_parser().parse_args(["train", *AROUND, *every_setting[1].words])
     assert (narrow.hidden, narrow.epochs, narrow.sub_gcns) == ([8, 8], 1, 1)
-    for setting in found:
+    for setting in every_setting:
         make_parser().parse_args(["train", *AROUND, *setting.words])
     for dataset, name in ((dataset, name) for dataset in DATASETS for name in RUNS):
         make_parser().parse_args(["train", "--dataset", dataset, *DATASETS[dataset], *RUNS[name]])

@@ -118,8 +118,8 @@ def test_a_benchmark_that_was_stopped_goes_on(
     main([str(path), "--base-width", "16"])
     assert not trained
     assert capsys.readouterr().out == 2 * printed
-    whole = [line for line in path.read_text().splitlines() if line.endswith("}")]
-    assert [json.loads(line)["width"] for line in whole] == [16, 16, 32, 32]
+    complete_lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
+    assert [json.loads(line)["width"] for line in complete_lines] == [16, 16, 32, 32]
 
 
 def test_runs_at_the_base_width_are_plain_runs(tmp_path: Path) -> None:

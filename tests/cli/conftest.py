@@ -42,9 +42,9 @@ def as_json(cli: Cli) -> Json:
     """Run `gistgnn ... --json`, which has to succeed, and return what it prints."""
 
     def printed(*args: object) -> Any:
-        done = cli(*args, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        completed = cli(*args, "--json")
+        assert completed.returncode == 0, completed.stderr
+        return json.loads(completed.stdout)
 
     return printed
 

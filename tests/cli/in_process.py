@@ -1,6 +1,4 @@
-"""The command line without a process of its own, which would take seconds to import torch; waiting
-for one.
-"""
+"""The command line in this process, as a process of its own would take seconds to import torch."""
 
 import subprocess
 import time
@@ -13,7 +11,7 @@ import pytest
 from gistgnn.cli.main import main
 from tests.helpers.commands import Forked
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def run(*args: object) -> int:
@@ -27,10 +25,11 @@ def run(*args: object) -> int:
 def refused(
     capsys: pytest.CaptureFixture[str], message: str, *args: object, leaves: Path | None = None
 ) -> None:
-    """Expect exit status 2, one line on standard error, nothing on standard output, and no new file
-    in a folder.
+    """Expect exit status 2, one line on standard error and nothing on standard output.
+
+    No file appears in the folder `leaves`.
     """
-    before = sorted(leaves.iterdir()) if leaves else []
+    files_before = sorted(leaves.iterdir()) if leaves else []
     capsys.readouterr()
     status = run(*args)
     out, err = capsys.readouterr()
@@ -39,14 +38,15 @@ def refused(
     assert err.startswith("gistgnn")
     assert err.count("\n") == 1, err
     assert out == ""
-    assert (sorted(leaves.iterdir()) if leaves else []) == before
+    if leaves:
+        assert sorted(leaves.iterdir()) == files_before
 
 
-def wait_until(find: Callable[[], Found], process: subprocess.Popen[str] | Forked) -> Found:
+def wait_until(find: Callable[[], Result], process: subprocess.Popen[str] | Forked) -> Result:
     """Return what `find` finds, once it is something; the process has to run until then."""
     deadline = time.monotonic() + 120
-    while not (found := find()):
+    while not (result := find()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    return found
+    return result

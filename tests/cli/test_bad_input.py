@@ -1,5 +1,6 @@
-"""Bad input: one line on standard error with the value and what to do, exit status 2, no traceback,
-nothing left.
+"""Bad input is refused in one line that names the value and says what to do.
+
+The exit status is 2, and nothing is left.
 """
 
 import os
@@ -21,7 +22,7 @@ from .in_process import refused, run
 
 HUGE = 10**30
 CLUSTERS = "--sampler clusters --clusters 4 --clusters-per-batch 2 --set cluster_method=random"
-TRAIN = {  # options of `train`, and the message; `test_options` has every field's range
+BAD_OPTIONS = {  # options of `train`, and the message; `test_options` has every field's range
     "--hidden 100000000 100000000": "needs",
     "--dataset corra": "did you mean cora?",
     "--dataset absent.npz": "absent.npz: no such file",
@@ -87,7 +88,7 @@ TRAIN = {  # options of `train`, and the message; `test_options` has every field
     "--evaluation parts --set parts=3 parts_sample=4": "error: parts_sample is 4, expected at most",
     "--class-weights equal": "expected balanced, or a number for each class",
 }
-OTHERS = {  # other commands
+BAD_COMMANDS = {  # the words of a command, and the message
     "": "COMMAND is missing, expected one of train, compare, ",
     "trian": "theory: did you mean train?",
     "zzz": "'zzz' is no command, expected one of train, compare, ",
@@ -144,54 +145,53 @@ def folder(own_graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path
 
 
-@pytest.mark.parametrize("options", TRAIN, ids=lambda options: options[:60])
-def test_training(capsys: pytest.CaptureFixture[str], folder: Path, options: str) -> None:
+@pytest.mark.parametrize("options", BAD_OPTIONS, ids=lambda options: options[:60])
+def test_a_bad_option_of_train_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], folder: Path, options: str
+) -> None:
     (folder / "file").touch()
     (folder / "tables").mkdir()
     for name in ("own.csv", "tables/edges.csv"):
         (folder / name).touch()
     (folder / "cut.npz").write_bytes((folder / "own.npz").read_bytes()[:500])
     np.savez(folder / "numbers.npz", **{**arrays(), "y": np.arange(40) / 2})
-    np.savez(
-        folder / "unlabelled.npz",
-        **{name: array for name, array in arrays().items() if name != "y"},
-    )
+    unlabelled = arrays()
+    del unlabelled["y"]
+    np.savez(folder / "unlabelled.npz", **unlabelled)
     (folder / "own_net.py").write_text(OWN)
     os.mkfifo(folder / "pipe.py")
     words = (
-        "train",
-        "--dataset",
-        "own.npz",
-        "--hidden",
-        8,
-        8,
-        "--out",
-        "run",
+        "train", "--dataset", "own.npz", "--hidden", 8, 8, "--out", "run",
         *shlex.split(options),
-    )
+    )  # fmt: skip
     leaves = None if "own_net" in options else folder  # an import may leave __pycache__
-    refused(capsys, TRAIN[options], *words, leaves=leaves)
+    refused(capsys, BAD_OPTIONS[options], *words, leaves=leaves)
     assert not (folder / "run").exists()
 
 
-@pytest.mark.parametrize("words", OTHERS, ids=lambda words: words[:60])
-def test_other_commands(capsys: pytest.CaptureFixture[str], folder: Path, words: str) -> None:
+@pytest.mark.parametrize("words", BAD_COMMANDS, ids=lambda words: words[:60])
+def test_a_bad_word_of_another_command_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], folder: Path, words: str
+) -> None:
     (folder / "file").touch()
-    refused(capsys, OTHERS[words], *shlex.split(words), leaves=folder)
+    refused(capsys, BAD_COMMANDS[words], *shlex.split(words), leaves=folder)
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
+def options_of_numbers() -> list[Action]:
+    """The options of `train` that take a number; `--init` takes a folder."""
+    kinds = (Training, RunConfig, ModelConfig)
+    settings = {name for kind in kinds for name in setting_types(kind)} - {"init"}
+    return [
         option
         for option in make_parser().commands.choices["train"].options
-        if option.dest
-        in {**setting_types(Training), **setting_types(RunConfig), **setting_types(ModelConfig)}
-        and not (isinstance(option.default, str) or option.nargs == 0 or option.choices)
-        and option.dest != "init"  # a folder
-    ],
-    ids=lambda option: option.dest,
-)
+        if option.dest in settings
+        and not isinstance(option.default, str)
+        and option.nargs != 0
+        and not option.choices
+    ]
+
+
+@pytest.mark.parametrize("option", options_of_numbers(), ids=lambda option: option.dest)
 def test_a_number_out_of_range_is_refused_by_the_option_s_name(
     capsys: pytest.CaptureFixture[str], folder: Path, option: Action
 ) -> None:
@@ -217,23 +217,15 @@ def test_the_names_of_settings_become_those_of_options_and_the_users_words_stay(
 
 
 @pytest.mark.parametrize("name", ["$x_{%s{}", "a\n\x1b[31mb", os.fsdecode(b"\xff\xfe")])
-def test_any_name_of_a_file_and_of_a_folder(
+def test_a_file_and_a_folder_may_have_any_name_and_it_is_printed_plainly(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez(tmp_path / f"{name}.npz", **arrays())
     train = (
-        "train",
-        "--dataset",
-        f"{name}.npz",
-        "--hidden",
-        8,
-        "--sub-gcns",
-        2,
-        "--epochs",
-        2,
+        "train", "--dataset", f"{name}.npz", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2,
         "--no-standardise",
-    )
+    )  # fmt: skip
     assert run(*train, "--out", name) == 0
     assert run("evaluate", name) == 0
     assert run("predict", name, "--output", f"{name}.csv") == 0
@@ -249,9 +241,10 @@ def test_any_name_of_a_file_and_of_a_folder(
 def test_a_message_is_one_short_line_of_plain_characters(
     capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    train = ("--dataset {}.npz", "--model {}:f", "--loss {}", "--device {}", "--{}", "--epochs {}")
-    for line in ("evaluate {}", "datasets {}", *(f"train {options}" for options in train)):
-        assert run(*(word.replace("{}", name) for word in line.split())) == 2
+    options = "--dataset {}.npz", "--model {}:f", "--loss {}", "--device {}", "--{}", "--epochs {}"
+    for line in ("evaluate {}", "datasets {}", *(f"train {option}" for option in options)):
+        words = [word.replace("{}", name) for word in line.split()]
+        assert run(*words) == 2
         out, err = capsys.readouterr()
         assert out == ""
         assert err.count("\n") == 1
@@ -264,22 +257,15 @@ def test_divergence_keeps_the_last_good_parameters(cli: Cli, tmp_path: Path) -> 
     graph["x"] *= 1e30  # finite, but the gradient is not
     np.savez(tmp_path / "huge.npz", **graph)
     words = (
-        "--dataset",
-        "huge.npz",
-        "--hidden",
-        8,
-        "--sub-gcns",
-        2,
-        "--epochs",
-        80,
+        "--dataset", "huge.npz", "--hidden", 8, "--sub-gcns", 2, "--epochs", 80,
         "--no-standardise",
-    )
-    done = cli("train", *words, "--optimizer", "sgd", "--lr", 1, "--out", "run")
-    assert done.returncode == 2
-    assert "training diverged in round 1" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    said = cli("evaluate", "run").stderr
-    assert "gistgnn: note: training diverged in round 1: " in said
-    assert "this model is as it was before training, and worth nothing" in said
+    )  # fmt: skip
+    completed = cli("train", *words, "--optimizer", "sgd", "--lr", 1, "--out", "run")
+    assert completed.returncode == 2
+    assert "training diverged in round 1" in completed.stderr
+    assert "Traceback" not in completed.stderr
+    assert completed.stdout == ""
+    note = cli("evaluate", "run").stderr
+    assert "gistgnn: note: training diverged in round 1: " in note
+    assert "this model is as it was before training, and worth nothing" in note
     assert "The model is as it was before training." in (tmp_path / "run/report.html").read_text()

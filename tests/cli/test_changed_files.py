@@ -1,6 +1,4 @@
-"""A data file that changes under its name is another graph: for `train --resume`, and for
-`compare`.
-"""
+"""A data file that changes under its name is another graph, for `train --resume` and `compare`."""
 
 import json
 import shutil
@@ -62,12 +60,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data file, and a finished run of it."""
     folder = tmp_path_factory.mktemp("finished")
     save_file(tiny_graph(), folder / "g.npz")
-    assert (
-        run(
-            "train", "--dataset", folder / "g.npz", *SMALL, "--sub-gcns", 2, "--out", folder / "run"
-        )
-        == 0
-    )
+    words = (*SMALL, "--sub-gcns", 2, "--out", folder / "run")
+    assert run("train", "--dataset", folder / "g.npz", *words) == 0
     return folder
 
 
@@ -91,19 +85,18 @@ def test_a_finished_run_is_found_again_by_what_is_in_its_file(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_file(tiny_graph(), tmp_path / "renamed.npz")
-    words = (*SMALL, "--sub-gcns", 2, "--out", finished / "run", "--resume")
-    for more in ((), ("--runner", "in-turn"), ("--store", "host"), ("--evaluation", "layers")):
+    train = ("train", "--dataset", tmp_path / "renamed.npz", *SMALL, "--sub-gcns", 2)
+    train = (*train, "--out", finished / "run", "--resume")
+    for options in ((), ("--runner", "in-turn"), ("--store", "host"), ("--evaluation", "layers")):
         capsys.readouterr()
-        assert run("train", "--dataset", tmp_path / "renamed.npz", *words, *more) == 0
+        assert run(*train, *options) == 0
         assert json.loads(capsys.readouterr().out)["test"] == read_record(finished / "run").test
     for option, message in {
         "--dropout 0.9": "dropout of the model",
         "--lr 0.5": "lr was",
         "--seed 3": "seed",
     }.items():
-        refused(
-            capsys, message, "train", "--dataset", tmp_path / "renamed.npz", *words, *option.split()
-        )
+        refused(capsys, message, *train, *option.split())
 
 
 def test_a_result_without_a_fingerprint_is_not_taken_for_this_run(
@@ -127,14 +120,9 @@ def test_a_model_whose_file_was_edited_is_another_model(
     (tmp_path / "edited").mkdir()
     (tmp_path / "edited/net_edited.py").write_text(NET.replace("0.1", "0.7"))
     words = (
-        "train",
-        "--dataset",
-        tmp_path / "g.npz",
-        *SMALL,
-        "--out",
-        tmp_path / "run",
+        "train", "--dataset", tmp_path / "g.npz", *SMALL, "--out", tmp_path / "run",
         "--resume",
-    )
+    )  # fmt: skip
     assert run(*words, "--model", f"{tmp_path / 'net.py'}:Net") == 0
     assert run(*words, "--model", f"{tmp_path / 'net.py'}:Net") == 0
     edited = f"{tmp_path / 'edited/net_edited.py'}:Net"
@@ -161,16 +149,16 @@ def test_compare_trains_again_what_it_has_of_another_file(
     out = tmp_path / "out"
     save_file(tiny_graph(), data)
     before = compared(out, data, capsys, 2)
-    kept = records(out)
+    first_records = records(out)
     save_file(replace(other_features(tiny_graph()), y=tiny_graph().y.flip(0)), data)
     after = compared(out, data, capsys, 2)
     assert [row["score"] for row in after] != [row["score"] for row in before]
-    assert kept < records(out)
-    assert len(records(out)) == 2 * len(kept)
+    assert first_records < records(out)
+    assert len(records(out)) == 2 * len(first_records)
     save_file(tiny_graph(), data)
     shutil.copy(data, tmp_path / "moved.npz")
-    assert compared(out, data, capsys, 2) == before  # what is of the first file is still there
-    assert len(records(out)) == 2 * len(kept)
+    assert compared(out, data, capsys, 2) == before, "the runs of the first file are still there"
+    assert len(records(out)) == 2 * len(first_records)
 
 
 def test_compare_trains_again_with_another_gistgnn(
@@ -180,10 +168,10 @@ def test_compare_trains_again_with_another_gistgnn(
     out = tmp_path / "out"
     save_file(tiny_graph(), data)
     compared(out, data, capsys, 2)
-    kept = records(out)
+    first_records = records(out)
     monkeypatch.setattr("gistgnn.compare.many_runs.version_of", lambda _: "99.0")
     compared(out, data, capsys, 2)
-    assert len(records(out) - kept) == len(kept)
+    assert len(records(out) - first_records) == len(first_records)
 
 
 def test_comparing_runs_of_different_files_says_so(
@@ -192,17 +180,11 @@ def test_comparing_runs_of_different_files_says_so(
     save_file(other_features(tiny_graph()), tmp_path / "g.npz")
     assert (
         run(
-            "train",
-            "--dataset",
-            tmp_path / "g.npz",
-            *SMALL,
-            "--sub-gcns",
-            1,
-            "--out",
-            tmp_path / "run",
+            "train", "--dataset", tmp_path / "g.npz", *SMALL, "--sub-gcns", 1,
+            "--out", tmp_path / "run",
         )
         == 0
-    )
+    )  # fmt: skip
     capsys.readouterr()
     assert (
         run("compare", finished / "run", tmp_path / "run", "--out", tmp_path / "page", "--json")

@@ -65,8 +65,8 @@ def test_a_run_is_trained_again_from_its_record(cli: Cli, own_graph: Path, tmp_p
     models = [load_file(tmp_path / name / "model.safetensors") for name in ("first", "again")]
     assert models[0].keys() == models[1].keys()
     assert all(models[0][name].equal(models[1][name]) for name in models[0])
-    done = cli("train", "--config", "first/result.json", "--out", "first", "--resume")
-    assert done.returncode == 0, done.stderr
+    completed = cli("train", "--config", "first/result.json", "--out", "first", "--resume")
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_a_record_gives_its_settings_to_a_comparison_and_to_a_plan(
@@ -107,7 +107,7 @@ def test_entries_of_a_toml_file_are_options_and_settings(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "expected"),
     [
         ("a.toml", "epoch = 3", "did you mean epochs"),
         ("a.toml", "xyz = 3", "'xyz' is no option"),
@@ -129,13 +129,13 @@ def test_entries_of_a_toml_file_are_options_and_settings(tmp_path: Path) -> None
     ],
 )
 def test_a_wrong_file_is_refused_in_a_line(
-    name: str, text: str | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, text: str | None, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / name
     if text is not None:
         path.write_text(text, encoding="utf-8")
     assert run("train", "--config", str(path)) == 2
     message = capsys.readouterr().err
-    assert told in message
+    assert expected in message
     assert "KeyError" not in message
     assert message.count("\n") == 1

@@ -1,6 +1,4 @@
-"""`gistgnn convert` and `partition`, what other commands do with their folders, and the cache of
-clusters.
-"""
+"""`gistgnn convert` and `partition`, and what other commands do with their folders."""
 
 import json
 import signal
@@ -17,27 +15,22 @@ from .conftest import Cli, Json
 from .in_process import refused, run, wait_until
 
 
-def test_from_a_data_set_to_a_trained_model(cli: Cli, as_json: Json, tmp_path: Path) -> None:
-    done = cli("convert", "digits", "made", "--json")
-    facts = json.loads(done.stdout)
+def test_a_converted_data_set_trains_evaluates_and_predicts_as_the_data_set(
+    cli: Cli, as_json: Json, tmp_path: Path
+) -> None:
+    completed = cli("convert", "digits", "made", "--json")
+    facts = json.loads(completed.stdout)
     assert (facts["nodes"], facts["edges"]) == (1797, 24_678)
     assert facts["peak_memory_bytes"] > 2**20
-    done = cli("datasets", "made", "--verify")
+    completed = cli("datasets", "made", "--verify")
     for line in ("    nodes  1,797", "        x  float32", "checksums  all fit"):
-        assert line in done.stdout
+        assert line in completed.stdout
     models = []
     for dataset in ("digits", "made"):
         words = (
-            "--hidden",
-            16,
-            "--epochs",
-            2,
-            "--sub-gcns",
-            2,
-            "--standardise",
-            "--out",
-            f"run-{dataset}",
-        )
+            "--hidden", 16, "--epochs", 2, "--sub-gcns", 2, "--standardise",
+            "--out", f"run-{dataset}",
+        )  # fmt: skip
         models.append(as_json("train", "--dataset", dataset, *words))
         assert cli("predict", f"run-{dataset}", "--output", f"{dataset}.csv").returncode == 0
     assert models[0]["test"] == models[1]["test"]
@@ -47,24 +40,19 @@ def test_from_a_data_set_to_a_trained_model(cli: Cli, as_json: Json, tmp_path: P
     assert as_json("partition", "--dataset", "made", "--clusters", 8)["edges"] == 24_678
 
 
-def test_tables_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_are_converted_and_unfit_ones_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     edges, nodes = csv_tables(some_graph(), tmp_path)
     assert run("convert", edges, tmp_path / "made", "--nodes", nodes, "--undirected") == 0
     out = capsys.readouterr().out
-    assert (
-        f"made: 40 nodes and {load(tmp_path / 'made').num_edges:,} edges in {tmp_path / 'made'}"
-        in out
-    )
+    edges_made = load(tmp_path / "made").num_edges
+    assert f"made: 40 nodes and {edges_made:,} edges in {tmp_path / 'made'}" in out
     assert "features  3 as float32" in out
     refused(
-        capsys,
-        "is there already: choose another folder",
-        "convert",
-        edges,
-        tmp_path / "made",
-        "--nodes",
-        nodes,
-    )
+        capsys, "is there already: choose another folder", "convert", edges, tmp_path / "made",
+        "--nodes", nodes,
+    )  # fmt: skip
     edges, nodes = csv_tables(some_graph(val=[], partial=True), tmp_path)
     message = (
         "nodes.csv: val is empty; expected at least one node: the best model is chosen on "
@@ -79,8 +67,8 @@ def test_tables_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert not load(tmp_path / "other").test.any()
     path = tmp_path / "made" / "x.npy"
     with flipped(path, path.stat().st_size - 1):
-        said = f"{path} is damaged, or of another run: its checksum does not fit"
-        refused(capsys, said, "datasets", tmp_path / "made", "--verify")
+        message = f"{path} is damaged, or of another run: its checksum does not fit"
+        refused(capsys, message, "datasets", tmp_path / "made", "--verify")
 
 
 def test_ctrl_c_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
@@ -94,56 +82,41 @@ def test_ctrl_c_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*made*"))
 
 
-def test_a_folder_in_cluster_order(
+def test_partition_writes_a_folder_in_the_order_of_clusters(
     cli: Cli, as_json: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli("convert", "digits", "graph").returncode == 0
     words = (
-        "partition",
-        "--dataset",
-        "graph",
-        "--clusters",
-        30,
-        "--method",
-        "stream",
-        "--out",
-        "made",
-    )
-    done = cli(*words, "--memory", 2, "--json")
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
+        "partition", "--dataset", "graph", "--clusters", 30, "--method", "stream",
+        "--out", "made",
+    )  # fmt: skip
+    completed = cli(*words, "--memory", 2, "--json")
+    assert completed.returncode == 0, completed.stderr
+    facts = json.loads(completed.stdout)
     assert (facts["method"], facts["clusters"]) == ("stream", 30)
     assert 1 <= facts["sizes"]["min"] <= facts["sizes"]["median"] <= facts["sizes"]["max"] <= 61
     assert facts["edges_inside"] > 0.6 > as_json(*words[:5], "--method", "random")["edges_inside"]
     assert cli("datasets", "made", "--verify").returncode == 0
-    chosen = cli("partition", "--dataset", "graph", "--out", "chosen", "--json")
-    assert json.loads(chosen.stdout)["clusters"] == as_json("partition")["clusters"] > 20, (
-        chosen.stderr
-    )
+    chosen = as_json("partition", "--dataset", "graph", "--out", "chosen")
+    assert chosen["clusters"] == as_json("partition")["clusters"] > 20
     by_metis = cli(*words[:5], "--out", "by-metis")
     assert "METIS needs about 52.4 MiB for 24,678 edges, which fits, as" in by_metis.stderr
     assert "method  metis" in by_metis.stdout
     refused(
-        capsys,
-        "memory is 10.2 MiB; expected",
-        *words,
-        "--out",
-        "other",
-        "--memory",
-        0.01,
+        capsys, "memory is 10.2 MiB; expected", *words, "--out", "other", "--memory", 0.01,
         leaves=tmp_path,
-    )
+    )  # fmt: skip
 
 
 def test_partition_fills_the_cache_of_inductive_training(
     cli: Cli, own_graph: Path, cache_folder: Path
 ) -> None:
     words = ("partition", "--dataset", own_graph, "--clusters", 6, "--inductive", "--json")
-    done = cli(*words)
-    facts = json.loads(done.stdout)
-    (kept,) = cache_folder.iterdir()
-    assert (facts["nodes"], facts["inductive"], facts["cache"]) == (13, True, str(kept))
-    assert "METIS cuts 13 nodes" in done.stderr
+    completed = cli(*words)
+    facts = json.loads(completed.stdout)
+    (cached,) = cache_folder.iterdir()
+    assert (facts["nodes"], facts["inductive"], facts["cache"]) == (13, True, str(cached))
+    assert "METIS cuts 13 nodes" in completed.stderr
     assert cli(*words).stderr == ""
     train = ("train", "--dataset", own_graph, "--hidden", 8, "--epochs", 4, "--sub-gcns", 2)
     clusters = ("--sampler", "clusters", "--clusters", 6, "--clusters-per-batch", 2)

@@ -55,8 +55,8 @@ assert not any(name.startswith("gistgnn.") for name in sys.modules)
 def outputs_without_gistgnn(form: str, runs: list[str]) -> dict[str, np.ndarray]:
     """What the exported models of some runs return, for the inputs that were saved."""
     program = [sys.executable, "-c", WITHOUT_GISTGNN, form, *runs]
-    done = subprocess.run(program, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(program, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
     return {run: np.load(f"{run}.{form}.npy") for run in runs}
 
 
@@ -77,8 +77,9 @@ def save_inputs(run: str, path: str, *, weighted: bool = False) -> np.ndarray:
 
 
 def random_arrays(*, nodes: int = 60, weighted: bool = False, labels: int = 0) -> dict[str, Any]:
-    """A directed graph with self-loops, repeated edges and nodes without edges; features that need
-    a scale.
+    """A directed graph whose features need a scale.
+
+    It has self-loops, repeated edges and nodes without edges.
     """
     rng = np.random.default_rng(nodes)
     graph = arrays(nodes)
@@ -102,8 +103,8 @@ def graphs(tmp_path: Path) -> None:
 def train(cli: Cli, run: str, *options: object) -> None:
     length = () if "--budget" in options else ("--epochs", 3)
     short = ("--hidden", 8, 8, "--dataset", "own.npz", *length)
-    done = cli("train", *short, "--out", run, *options)
-    assert done.returncode == 0, done.stderr
+    completed = cli("train", *short, "--out", run, *options)
+    assert completed.returncode == 0, completed.stderr
 
 
 @pytest.mark.one_in(3)
@@ -124,8 +125,8 @@ def test_pyg_files_compute_what_the_run_s_model_does(cli: Cli, graphs: None, nor
     expected = {}
     for run, options in runs.items():
         train(cli, run, *options)
-        done = cli("export", run, "--to", "pyg")
-        assert done.returncode == 0, done.stderr
+        completed = cli("export", run, "--to", "pyg")
+        assert completed.returncode == 0, completed.stderr
         assert sorted(path.name for path in Path(f"{run}_pyg").iterdir()) == [
             "model.py",
             "model.safetensors",
@@ -147,11 +148,11 @@ def test_torch_files_compute_what_the_run_s_model_does(cli: Cli, graphs: None) -
         weighted = name == "gin"
         dataset = "weighted.npz" if weighted else "own.npz"
         train(cli, name, "--model", name, "--norm", norm, "--dataset", dataset)
-        done = cli("export", name, "--to", "torch")
-        assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
+        completed = cli("export", name, "--to", "torch")
+        assert completed.returncode == 0, completed.stderr
+        assert completed.stderr == ""
         assert b"site-packages" not in Path(f"{name}.pt2").read_bytes()  # a path of this machine
-        # another graph than the run's, with other numbers of nodes and edges
+        # It is called on another graph than the run's, with other numbers of nodes and edges.
         other = dataset if weighted else "larger.npz"
         expected[name] = save_inputs(name, other, weighted=weighted)
     outputs = outputs_without_gistgnn("torch", [*norms])
@@ -175,8 +176,8 @@ def test_onnx_files_compute_what_the_run_s_model_does(cli: Cli, graphs: None) ->
         weighted = name == "graphsage"
         dataset = "weighted.npz" if weighted else "own.npz"
         train(cli, name, "--model", name, "--norm", norm, "--dataset", dataset)
-        done = cli("export", name, "--to", "onnx")
-        assert done.returncode == 0, done.stderr
+        completed = cli("export", name, "--to", "onnx")
+        assert completed.returncode == 0, completed.stderr
         other = dataset if weighted else "larger.npz"
         expected = save_inputs(name, other, weighted=weighted)
         model = onnx.load(f"{name}.onnx")
@@ -190,9 +191,11 @@ def test_onnx_files_compute_what_the_run_s_model_does(cli: Cli, graphs: None) ->
 def refused(cli: Cli, message: str, *args: object) -> None:
     """Expect status 2, one line, and no file that was not there."""
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
-    done = cli("export", *args)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert message in done.stderr
+    completed = cli("export", *args)
+    assert (completed.returncode, completed.stdout, completed.stderr.count("\n")) == (2, "", 1), (
+        completed.stderr
+    )
+    assert message in completed.stderr
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
@@ -213,7 +216,7 @@ def test_files_are_replaced_only_where_a_user_says_so(cli: Cli, graphs: None) ->
     assert not any("running_mean" in name for name in tensors)
     Path("run_pyg/model.py").unlink()
     refused(cli, "run_pyg/model.safetensors exists", "run", "--to", "pyg")
-    # nor a run's own model
+    # A run's own model is not replaced, either.
     refused(cli, "is the folder of a run", "run", "--to", "pyg", "--out", "run", "--overwrite")
     assert not [path for path in Path().rglob(".gistgnn-*") if path.name != ".gistgnn.lock"]
 
@@ -360,7 +363,7 @@ def test_names_of_the_user_s_own_are_text_in_the_python(cli: Cli, tmp_path: Path
 
 
 def test_the_help_fits_a_screen(cli: Cli) -> None:
-    done = cli("export", "--help")
-    assert done.returncode == 0
-    assert len(done.stdout.splitlines()) <= 30
+    completed = cli("export", "--help")
+    assert completed.returncode == 0
+    assert len(completed.stdout.splitlines()) <= 30
     assert "export" in cli("--help").stdout

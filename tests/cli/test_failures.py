@@ -1,6 +1,4 @@
-"""Runs whose evaluation, metric or report fails; metrics that are not defined; graphs and paths of
-other forms.
-"""
+"""What fails beside the training: evaluations, metrics, reports, graphs and paths."""
 
 import csv
 import errno
@@ -15,6 +13,7 @@ import torch
 
 from gistgnn import load_run
 from gistgnn.fit.scorer import Scorer
+from gistgnn.graphs import load
 from tests.helpers.refusals import full_disk
 
 from .conftest import TRAIN, Cli, Json, arrays
@@ -45,18 +44,9 @@ def build(f, widths, c):
     return Net(f, widths, c)
 """
 WITH_OWN = (
-    "train",
-    "--dataset",
-    "own.npz",
-    "--model",
-    "net.py:build",
-    "--hidden",
-    8,
-    "--epochs",
-    4,
-    "--out",
-    "own",
-)
+    "train", "--dataset", "own.npz", "--model", "net.py:build", "--hidden", 8,
+    "--epochs", 4, "--out", "own",
+)  # fmt: skip
 
 
 def scores_fail(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseException) -> None:
@@ -75,16 +65,12 @@ def scores_fail(monkeypatch: pytest.MonkeyPatch, number: int, error: BaseExcepti
 def attempt(cli: Cli, *words: object) -> str:
     """Run a command that fails, in whatever way; return what it says."""
     try:
-        done = cli(*words)
-    except (
-        RuntimeError,
-        MemoryError,
-        OSError,
-        ValueError,
-    ) as error:  # a traceback, for a fault that is not the user's
+        completed = cli(*words)
+    except (RuntimeError, MemoryError, OSError, ValueError) as error:
+        # The user sees a traceback, for a fault that is not the user's.
         return "\n".join([str(error), *getattr(error, "__notes__", [])])
-    assert done.returncode != 0
-    return done.stderr
+    assert completed.returncode != 0
+    return completed.stderr
 
 
 @pytest.mark.one_in(3)
@@ -99,16 +85,22 @@ def attempt(cli: Cli, *words: object) -> str:
 def test_an_evaluation_that_fails_leaves_the_model(
     number: int, error: BaseException, cli: Cli, own_graph: Path, tmp_path: Path
 ) -> None:
-    whole = cli(*TRAIN, "--out", "whole", "--json")
+    unbroken = cli(*TRAIN, "--out", "whole", "--json")
     with pytest.MonkeyPatch.context() as patch:
         scores_fail(patch, number, error)
         attempt(cli, *TRAIN)
     assert json.loads((tmp_path / "run/result.json").read_text())["interrupted"] is True
-    assert json.loads(cli("evaluate", "run", "--json").stdout)["test"]["accuracy"] >= 0
-    assert load_run("run").progress.rounds == number
+    run = load_run("run")
+    assert run.progress.rounds == number
+    graph = load("own.npz")
+    with torch.no_grad():
+        guess = run.model.eval()(graph.x, graph.edge_index).argmax(dim=1)
+    accuracy = (guess == graph.y)[graph.test].float().mean().item()
+    scored = json.loads(cli("evaluate", "run", "--json").stdout)
+    assert scored["test"]["accuracy"] == pytest.approx(accuracy)
     resumed = cli(*TRAIN, "--resume", "--json")
     assert resumed.returncode == 0, resumed.stderr
-    records = [json.loads(done.stdout) for done in (whole, resumed)]
+    records = [json.loads(completed.stdout) for completed in (unbroken, resumed)]
     assert records[0]["test"] == records[1]["test"]
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert models[0] == models[1]
@@ -116,37 +108,39 @@ def test_an_evaluation_that_fails_leaves_the_model(
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("what", ["report", "model", "result"])
+@pytest.mark.parametrize("file", ["report", "model", "result"])
 def test_a_result_that_cannot_be_written_is_written_by_resuming(
-    what: str, cli: Cli, own_graph: Path, tmp_path: Path
+    file: str, cli: Cli, own_graph: Path, tmp_path: Path
 ) -> None:
     functions = {
         "report": "gistgnn.report.pages.run_page",
         "model": "gistgnn.fit.result.write_tensors",
+        "result": "gistgnn.fit.result.write_json",
     }
-    functions["result"] = "gistgnn.fit.result.write_json"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(functions[what], lambda *_, **__: full_disk())
+        patch.setattr(functions[file], lambda *_, **__: full_disk())
         attempt(cli, *TRAIN)
     assert (tmp_path / "run/checkpoints").exists()
     assert cli(*TRAIN, "--resume").returncode == 0
     assert cli("evaluate", "run").returncode == 0
 
 
-def test_a_metric_that_is_not_defined(cli: Cli, as_json: Json, tmp_path: Path) -> None:
+def test_a_metric_that_is_not_defined_is_a_gap_for_test_nodes_and_refused_for_validation_nodes(
+    cli: Cli, as_json: Json, tmp_path: Path
+) -> None:
     graph = arrays()
-    # nodes 0 to 13 have class 0, 14 to 26 class 1, the others class 2
     order = np.argsort(graph["y"], kind="stable")
+    of_class_2 = order[27:]
     graph |= {
         "train": order[::3],
         "val": order[1::3],
-        "test": np.setdiff1d(order[2::3], order[27:]),
+        "test": np.setdiff1d(order[2::3], of_class_2),
     }
     np.savez(tmp_path / "own.npz", **graph)
-    done = cli(*TRAIN, "--metric", "roc_auc", "--log", "tensorboard")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("roc_auc cannot score the test nodes") == 1
-    assert "class 2" in done.stderr
+    completed = cli(*TRAIN, "--metric", "roc_auc", "--log", "tensorboard")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr.count("roc_auc cannot score the test nodes") == 1
+    assert "class 2" in completed.stderr
     record = json.loads((tmp_path / "run/result.json").read_text())
     assert record["test"]["roc_auc"] is None
     assert record["test"]["accuracy"] is not None
@@ -159,10 +153,10 @@ def test_a_metric_that_is_not_defined(cli: Cli, as_json: Json, tmp_path: Path) -
     assert "run has no roc_auc" in cli("compare", "run", "other", "--out", "page").stderr
     graph |= {"val": graph["test"], "test": graph["val"]}
     np.savez(tmp_path / "own.npz", **graph)
-    done = cli(*TRAIN, "--metric", "roc_auc", "--overwrite")
-    assert done.returncode == 2
-    assert "roc_auc cannot score the validation nodes" in done.stderr
-    assert "class 2" in done.stderr
+    completed = cli(*TRAIN, "--metric", "roc_auc", "--overwrite")
+    assert completed.returncode == 2
+    assert "roc_auc cannot score the validation nodes" in completed.stderr
+    assert "class 2" in completed.stderr
 
 
 def test_evaluation_by_layers_never_runs_a_users_model_on_the_whole_graph(
@@ -170,16 +164,17 @@ def test_evaluation_by_layers_never_runs_a_users_model_on_the_whole_graph(
 ) -> None:
     (tmp_path / "net.py").write_text(OWN)
     assert cli(*WITH_OWN).returncode == 0
-    for how in (
+    for options in (
         ("--evaluation", "layers"),
         ("--evaluation", "parts", "--parts", 2),
         ("--evaluation-memory", "1MB"),
     ):
         for words in (("evaluate", "own"), ("predict", "own", "--output", "p.csv")):
             (tmp_path / "sizes.txt").unlink()
-            assert cli(*words, "--model", "net.py:build", *how).returncode == 0
+            assert cli(*words, "--model", "net.py:build", *options).returncode == 0
             sizes = {int(size) for size in (tmp_path / "sizes.txt").read_text().split()}
-            assert 40 not in sizes or how[0] == "--evaluation-memory"
+            fits = options[0] == "--evaluation-memory"  # 40 nodes take less than 1 MB
+            assert (40 in sizes) == fits
 
 
 def test_predictions_of_nodes_without_an_output_are_empty(cli: Cli, tmp_path: Path) -> None:
@@ -188,18 +183,18 @@ def test_predictions_of_nodes_without_an_output_are_empty(cli: Cli, tmp_path: Pa
     lonely = graph["test"][:2]
     graph["edge_index"] = graph["edge_index"][:, ~np.isin(graph["edge_index"][1], lonely)]
     np.savez(tmp_path / "own.npz", **graph)
-    done = cli(*WITH_OWN)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("2 of 40 nodes") == 1
-    done = cli("predict", "own", "--model", "net.py:build", "--output", "p.csv")
-    assert done.returncode == 0
-    assert f"(the first is node {lonely[0]})" in done.stderr
+    completed = cli(*WITH_OWN)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr.count("2 of 40 nodes") == 1
+    completed = cli("predict", "own", "--model", "net.py:build", "--output", "p.csv")
+    assert completed.returncode == 0
+    assert f"(the first is node {lonely[0]})" in completed.stderr
     with (tmp_path / "p.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["node"]) for row in rows if row["class"] == ""] == lonely.tolist()
-    assert [int(row["node"]) for row in rows if row["probability"] == ""] == lonely.tolist()
-    done = cli("evaluate", "own", "--model", "net.py:build")
-    assert "not finite for 2 of 40 nodes" in done.stderr
+    for column in ("class", "probability"):
+        assert [int(row["node"]) for row in rows if row[column] == ""] == lonely.tolist()
+    completed = cli("evaluate", "own", "--model", "net.py:build")
+    assert "not finite for 2 of 40 nodes" in completed.stderr
 
 
 def test_a_graph_that_lacks_the_highest_class_is_scored(
@@ -207,17 +202,17 @@ def test_a_graph_that_lacks_the_highest_class_is_scored(
 ) -> None:
     assert cli(*TRAIN).returncode == 0
     graph = arrays()
-    kept = {name: graph[name][graph["y"][graph[name]] < 2] for name in ("train", "val", "test")}
-    fewer = graph | kept | {"y": np.minimum(graph["y"], 1)}
+    splits = {name: graph[name][graph["y"][graph[name]] < 2] for name in ("train", "val", "test")}
+    fewer = graph | splits | {"y": np.minimum(graph["y"], 1)}
     np.savez(tmp_path / "fewer.npz", **fewer)
-    np.savez(tmp_path / "same.npz", **(graph | kept))
-    assert as_json("evaluate", "run", "--dataset", "fewer.npz") == as_json(
-        "evaluate", "run", "--dataset", "same.npz"
-    )
-    np.savez(tmp_path / "more.npz", **(graph | {"y": np.where(np.arange(40) == 39, 3, graph["y"])}))
-    done = cli("evaluate", "run", "--dataset", "more.npz")
-    assert done.returncode == 2
-    assert "more has 4 classes, the graph of the run has 3" in done.stderr
+    np.savez(tmp_path / "same.npz", **(graph | splits))
+    scores = as_json("evaluate", "run", "--dataset", "fewer.npz")
+    assert scores == as_json("evaluate", "run", "--dataset", "same.npz")
+    with_another_class = np.where(np.arange(40) == 39, 3, graph["y"])
+    np.savez(tmp_path / "more.npz", **(graph | {"y": with_another_class}))
+    completed = cli("evaluate", "run", "--dataset", "more.npz")
+    assert completed.returncode == 2
+    assert "more has 4 classes, the graph of the run has 3" in completed.stderr
 
 
 def test_a_tilde_after_an_equals_sign_is_the_home_folder(
@@ -241,8 +236,8 @@ def test_a_tilde_after_an_equals_sign_is_the_home_folder(
         ("datasets", "~/own.npz"),
         ("plan", "--dataset=~/own.npz", "--hidden", 8),
     ):
-        done = cli(*words)
-        assert done.returncode == 0, (words, done.stderr)
+        completed = cli(*words)
+        assert completed.returncode == 0, (words, completed.stderr)
     assert not (tmp_path / "~").exists()
     assert {"run", "p.csv", "q.npz", "page"} <= {path.name for path in home.iterdir()}
 
@@ -253,38 +248,31 @@ def test_a_model_that_is_evaluated_whole_is_noted_above_the_memory_allowed(
     (tmp_path / "net.py").write_text(
         OWN.replace("def layers", "def unused").replace("torch.nan", "0.0")
     )
-    done = cli(*WITH_OWN, "--evaluation-memory", "1MB")
-    assert done.returncode == 0
-    assert "whole graph at once" not in done.stderr
+    completed = cli(*WITH_OWN, "--evaluation-memory", "1MB")
+    assert completed.returncode == 0
+    assert "whole graph at once" not in completed.stderr
     rng = np.random.default_rng(0)
     ring = np.arange(20_000)
-    edges = np.concatenate(
-        [rng.integers(20_000, size=(2, 40_000)), np.stack([ring, np.roll(ring, 1)])], axis=1
-    )
-    large = {"x": rng.standard_normal((20_000, 3), dtype=np.float32), "edge_index": edges}
-    large |= {
+    random_edges = rng.integers(20_000, size=(2, 40_000))
+    large = {
+        "x": rng.standard_normal((20_000, 3), dtype=np.float32),
+        "edge_index": np.concatenate([random_edges, np.stack([ring, np.roll(ring, 1)])], axis=1),
         "y": rng.integers(3, size=20_000),
         "train": [0, 1, 2],
         "val": [3, 4, 5],
         "test": [6, 7],
     }
     np.savez(tmp_path / "own.npz", **large)
-    done = cli(
-        *WITH_OWN,
-        "--overwrite",
-        "--evaluation-memory",
-        "1MB",
-        "--sampler",
-        "clusters",
-        "--clusters",
-        20,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("evaluation runs the whole graph at once") == 1
-    assert "evaluation may take 1 MiB" in done.stderr
+    completed = cli(
+        *WITH_OWN, "--overwrite", "--evaluation-memory", "1MB", "--sampler", "clusters",
+        "--clusters", 20,
+    )  # fmt: skip
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr.count("evaluation runs the whole graph at once") == 1
+    assert "evaluation may take 1 MiB" in completed.stderr
 
 
-def test_a_full_disk_while_predictions_are_written(
+def test_a_full_disk_while_predictions_are_written_leaves_no_file(
     cli: Cli, own_graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli(*TRAIN).returncode == 0
@@ -293,8 +281,8 @@ def test_a_full_disk_while_predictions_are_written(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("gistgnn.runs.prediction_files._write_csv", full)
-    done = cli("predict", "run", "--output", "p.csv")
-    assert done.returncode == 2
-    assert "No space left on device" in done.stderr
+    completed = cli("predict", "run", "--output", "p.csv")
+    assert completed.returncode == 2
+    assert "No space left on device" in completed.stderr
     assert not (tmp_path / "p.csv").exists()
     assert torch.isfinite(load_run("run").model(torch.ones(1, 3), torch.empty(2, 0).long())).all()

@@ -50,21 +50,21 @@ def test_without_options_every_value_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        # one learning rate suits every width; plain rates grow as sub-GCNs become narrower
+        # One learning rate suits every width; plain rates grow as sub-GCNs become narrower.
         ("--sub-gcns 4", {"lr": 0.01}),
         ("--sub-gcns 4 --set width_scaling=none", {"lr": 0.04}),
         ("--sub-gcns 16 --set width_scaling=none", {"lr": 0.1}),
         ("--sub-gcns 8 --hidden 4096", {"lr": 0.01}),
         ("--sub-gcns 4 --method local-sgd", {"lr": 0.01}),
         ("--budget 10s", {"lr": 0.01}),
-        # m suits the width, and the epochs m
+        # The default of m suits the width, and the epochs suit m.
         ("--dataset reddit", {"m": 1, "epochs": 100, "dropout": 0.2}),
         ("--dataset reddit --hidden 512 1200 --set partition_dims=1", {"m": 1, "epochs": 100}),
         ("--dataset reddit --hidden 8000", {"m": 8, "epochs": 800}),
         ("--dataset reddit --sub-gcns 4 --lr 0.5", {"m": 4, "epochs": 400, "lr": 0.5}),
         ("--dataset reddit --epochs 7", {"m": 1, "epochs": 7}),
         ("--dataset reddit --method parts --sub-gcns 4", {"m": 4, "epochs": 400, "lr": 0.01}),
-        # words are not standardised, and a norm suits the model
+        # Words are not standardised, and the norm suits the model.
         ("--dataset cora", {"standardise": False, "norm": "none"}),
         ("--dataset cora --sub-gcns 2", {"norm": "layer"}),
         ("--dataset digits --no-standardise", {"standardise": False}),
@@ -73,7 +73,7 @@ def test_without_options_every_value_is_the_default() -> None:
             {"standardise": True, "norm": "layer"},
         ),
         ("--dataset own.npz --model graphsage --norm none", {"standardise": None, "norm": "none"}),
-        # settings of clusters need no sampler, and a sampler needs no settings
+        # Settings of clusters need no sampler, and a sampler needs no settings.
         ("--set batches=independent", {"sampler": AutoSampling(batches="independent")}),
         ("--sampler clusters", {"sampler": ClusterSampling()}),
         (
@@ -87,10 +87,16 @@ def test_what_is_not_given_suits_the_graph_and_what_is_given(
     words: str, expected: dict[str, Any], cli: Cli, own_graph: Path
 ) -> None:
     config = config_of(*words.split())
-    found = {"lr": config.training.lr, "epochs": config.training.epochs, "m": config.sub_gcns}
-    found |= {"dropout": config.model.dropout, "norm": config.model.norm}
-    found |= {"standardise": config.standardise, "sampler": config.sampler}
-    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    settings = {
+        "lr": config.training.lr,
+        "epochs": config.training.epochs,
+        "m": config.sub_gcns,
+        "dropout": config.model.dropout,
+        "norm": config.model.norm,
+        "standardise": config.standardise,
+        "sampler": config.sampler,
+    }
+    assert {name: settings[name] for name in expected} == pytest.approx(expected)
 
 
 def test_every_setting_of_training_is_an_option_or_one_of_set() -> None:
@@ -101,16 +107,13 @@ def test_every_setting_of_training_is_an_option_or_one_of_set() -> None:
         "optimizer": "sgd",
         "lr": 0.5,
         "weight_decay": 0.25,
-    }
-    values |= {
         "momentum": 0.5,
         "schedule": "step",
         "optimizer_state": "carry",
         "precision": "bf16",
         "clip_norm": 2.0,
-    }
-    values |= {"patience": 4, "evaluate_every": 2}
-    values |= {
+        "patience": 4,
+        "evaluate_every": 2,
         "loss": "cross-entropy",
         "class_weights": "balanced",
         "label_smoothing": 0.1,
@@ -118,13 +121,12 @@ def test_every_setting_of_training_is_an_option_or_one_of_set() -> None:
     }
     instead_of_epochs = {"budget"}
     assert values.keys() == setting_types(Training).keys() - instead_of_epochs
-    words = []
+    words: list[str] = []
     for name, value in values.items():
-        words += (
-            ["--set", f"{name}={value}"]
-            if name in SETTINGS
-            else [f"--{name.replace('_', '-')}", str(value)]
-        )
+        if name in SETTINGS:
+            words += ["--set", f"{name}={value}"]
+        else:
+            words += [f"--{name.replace('_', '-')}", str(value)]
     assert config_of(*words).training == Training(**values)
 
 
@@ -154,7 +156,7 @@ def test_set_takes_json_numbers_with_commas_and_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "named"),
+    ("setting", "expected"),
     [
         ("momentun=0.9", "momentum"),
         ("lr=0.1", "--lr"),
@@ -163,12 +165,12 @@ def test_set_takes_json_numbers_with_commas_and_text() -> None:
     ],
 )
 def test_set_names_what_it_refuses_and_what_to_give(
-    setting: str, named: str, capsys: pytest.CaptureFixture[str]
+    setting: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("train", "--set", setting) == 2
     message = capsys.readouterr().err
     assert setting.partition("=")[0] in message
-    assert named in message
+    assert expected in message
     assert message.count("\n") == 1
 
 
@@ -180,8 +182,8 @@ def test_every_setting_of_set_has_a_field() -> None:
         "evaluation": [Evaluation],
     }
     for name, (part, field) in SETTINGS.items():
-        names = {each.name for kind in kinds.get(part, SAMPLERS.values()) for each in fields(kind)}
-        assert field in names, name
+        kinds_of_part = kinds.get(part, SAMPLERS.values())
+        assert any(field == entry.name for kind in kinds_of_part for entry in fields(kind)), name
 
 
 def test_every_field_of_a_sampler_is_an_option_or_one_of_set() -> None:
@@ -193,9 +195,13 @@ def test_every_field_of_a_sampler_is_an_option_or_one_of_set() -> None:
 
 def numbers_of(kind: type) -> dict[str, IntType | FloatType]:
     """Return the settings of a dataclass that are numbers in a range, by name."""
-    types = ((name, part) for name, hint in setting_types(kind).items() for part in types_of(hint))
-    numbers = {name: part for name, part in types if isinstance(part, (IntType, FloatType))}
-    return {name: part for name, part in numbers.items() if name != "budget"}  # it has a check
+    numbers = {}
+    for name, hint in setting_types(kind).items():
+        for part in types_of(hint):
+            if isinstance(part, (IntType, FloatType)):
+                numbers[name] = part
+    numbers.pop("budget", None)  # it has a check of its own
+    return numbers
 
 
 @given(st.data())
@@ -224,14 +230,14 @@ def test_a_value_out_of_a_field_s_range_is_refused_and_one_within_is_taken(
 @pytest.mark.parametrize("name", ["train", "compare", "plan", "evaluate", "predict"])
 def test_help_is_short_and_help_all_is_whole(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = {}
-    told = {}
+    names = {}
     for option in ("--help", "--help-all"):
         assert run(name, option) == 0
         shown[option] = capsys.readouterr().out
-        told[option] = set(re.findall(r"^  (?:-[a-z], )?(--[a-z-]+)", shown[option], re.MULTILINE))
+        names[option] = set(re.findall(r"^  (?:-[a-z], )?(--[a-z-]+)", shown[option], re.MULTILINE))
     assert shown["--help"].startswith(f"usage: gistgnn {name} [options]")
     assert f"example:\n  $ gistgnn {name} " in shown["--help"]
-    assert told["--help"] < told["--help-all"]
+    assert names["--help"] < names["--help-all"]
     assert re.search(r"--help-all .* shows \d+ more options", shown["--help"])
 
 
@@ -247,15 +253,15 @@ def test_help_fits_on_a_screen(
     assert not any(line.endswith(" ...") for line in lines[1:]), "no help is cut"
 
 
-def completed(script: Path, *words: str) -> set[str]:
+def completions(script: Path, *words: str) -> set[str]:
     """What bash offers for the last of the words."""
     line = " ".join(f"'{word}'" for word in words)
     code = f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _gistgnn"
-    done = subprocess.run(
+    shell = subprocess.run(
         ["bash", "-c", f'{code}; printf "%s\n" "${{COMPREPLY[@]}}"'],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return set(done.stdout.split())
+    return set(shell.stdout.split())
 
 
 def test_a_shell_completes_commands_options_and_values(
@@ -264,30 +270,32 @@ def test_a_shell_completes_commands_options_and_values(
     assert run("--print-completion") == 0
     script = tmp_path / "completion"
     script.write_text(capsys.readouterr().out)
-    assert completed(script, "gistgnn", "tr") == {"train"}
-    assert completed(script, "gistgnn", "") >= set(make_parser().commands.choices)
-    assert completed(script, "gistgnn", "train", "--sub") == {"--sub-gcns"}
-    assert completed(script, "gistgnn", "train", "--sampler", "sa") == {
+    assert completions(script, "gistgnn", "tr") == {"train"}
+    assert completions(script, "gistgnn", "") >= set(make_parser().commands.choices)
+    assert completions(script, "gistgnn", "train", "--sub") == {"--sub-gcns"}
+    assert completions(script, "gistgnn", "train", "--sampler", "sa") == {
         "saint-node", "saint-edge", "saint-rw"
     }  # fmt: skip
-    assert completed(script, "gistgnn", "train", "--model", "gr") == {"graphsage"}
-    assert completed(script, "gistgnn", "reproduce", "tab") == {"table1"}
-    assert completed(script, "gistgnn", "train", "--out", "x") == set(), "a file"
+    assert completions(script, "gistgnn", "train", "--model", "gr") == {"graphsage"}
+    assert completions(script, "gistgnn", "reproduce", "tab") == {"table1"}
+    assert completions(script, "gistgnn", "train", "--out", "x") == set(), "a file"
     for name, command in make_parser().commands.choices.items():
         names = {word for option in command.options for word in option.option_strings}
-        assert completed(script, "gistgnn", name, "-") == names
+        assert completions(script, "gistgnn", name, "-") == names
 
 
 def test_every_option_has_a_name_that_torchrun_leaves_alone() -> None:
     """It takes the beginning of one of its own for the whole."""
-    theirs = [*get_args_parser()._option_string_actions]
+    names_of_torchrun = [*get_args_parser()._option_string_actions]
     for action in make_parser().commands.choices["train"].options:
-        names = [
+        if not action.option_strings or "--help" in action.option_strings:
+            continue
+        names_left_alone = [
             name
             for name in action.option_strings
-            if not any(their.startswith(name) for their in theirs)
+            if not any(other.startswith(name) for other in names_of_torchrun)
         ]
-        assert names or not action.option_strings or "--help" in action.option_strings
+        assert names_left_alone, action.dest
 
 
 def test_the_environment_says_where_data_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,26 +303,21 @@ def test_the_environment_says_where_data_is(monkeypatch: pytest.MonkeyPatch) -> 
         return make_parser().parse_args(words.split()).data_root
 
     commands = ("train", "datasets", "plan", "reproduce table1", "theory check karate")
-    for value, expected in ((None, "data"), ("/elsewhere", "/elsewhere")):
-        monkeypatch.setenv("GISTGNN_DATA", value) if value else monkeypatch.delenv(
-            "GISTGNN_DATA", raising=False
-        )
-        assert {root(command) for command in commands} == {expected}
+    monkeypatch.delenv("GISTGNN_DATA", raising=False)
+    assert {root(command) for command in commands} == {"data"}
+    monkeypatch.setenv("GISTGNN_DATA", "/elsewhere")
+    assert {root(command) for command in commands} == {"/elsewhere"}
     assert root("train --data-root here") == "here"
     assert root("evaluate run") is None  # the run's, first
 
 
 def test_python_has_the_defaults_of_the_command(tmp_path: Path, cli: Cli) -> None:
     graph = load("digits")
+    train = ("train", "--epochs", 8, "--hidden", 32, "--out", "run", "--overwrite")
     for options, m, norm in (((), 1, "none"), (("--sub-gcns", 2), 2, "layer")):
-        assert (
-            cli(
-                "train", "--epochs", 8, *options, "--hidden", 32, "--out", "run", "--overwrite"
-            ).returncode
-            == 0
-        )
+        assert cli(*train, *options).returncode == 0
         gist = GIST(lambda widths, norm=norm: GCN(64, widths, 10, dropout=0.2, norm=norm), (32,), m)
-        found = saved_state(gist.fit(graph, progress=False, epochs=8).model)
+        state = saved_state(gist.fit(graph, progress=False, epochs=8).model)
         expected = load_file("run/model.safetensors")
-        assert found.keys() == expected.keys()
-        assert all(torch.equal(found[name], value) for name, value in expected.items())
+        assert state.keys() == expected.keys()
+        assert all(torch.equal(state[name], value) for name, value in expected.items())

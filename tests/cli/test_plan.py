@@ -28,22 +28,24 @@ def planned(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str, A
     return json.loads(shown.out)
 
 
-def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_m_and_store_is_planned_and_what_fits_is_chosen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     sizes = (*WIDE, "--sub-gcns", 1, 4, "--no-measure")
     plan = planned(capsys, *sizes, "--set", "optimizer_state=reset")
     assert plan["graph"]["nodes"] == plan["batch"]["nodes"] == 1797
     assert plan["theta"] == 4 * plan["parameters"] == THETA
     rows = [(option["store"], option["sub_gcns"]) for option in plan["options"]]
     assert rows == [("memory", 1), ("memory", 4), ("disk", 1), ("disk", 4)]
-    whole, split, *_ = plan["options"]
-    # the baseline's moments are carried
-    assert whole["moved"] == whole["moved_by_all"] == 3 * 2 * THETA
+    full, split, *_ = plan["options"]
+    # The moments of the baseline are carried.
+    assert full["moved"] == full["moved_by_all"] == 3 * 2 * THETA
     assert split["moved_by_all"] == 4 * split["moved"] < THETA
-    assert split["peaks"]["cpu"] < whole["peaks"]["cpu"]
+    assert split["peaks"]["cpu"] < full["peaks"]["cpu"]
     assert [option["seconds"] for option in plan["options"]] == [None] * 4
-    assert plan["choice"] == {"sub_gcns": 4, "store": "memory"}  # the default of such a graph
+    assert plan["choice"] == {"sub_gcns": 4, "store": "memory"}
     assert ": it is the default for such widths" in plan["advice"]
-    # as README and the guides say, and the note of a run
+    # README, the guides and the note of a run say so as well.
     assert "the full model fits" in plan["instead"]
     assert "--budget" in plan["instead"]
     assert "--method parts" in plan["instead"]
@@ -51,26 +53,28 @@ def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert "of the m that fit, it is nearest to the default, m = 4" in plan["advice"]
     assert plan["instead"] is None
     ranks = planned(capsys, *WIDE, "--store", "host", "--ranks", 4, "--share", "rows")["options"]
-    assert [each["sub_gcns"] for each in ranks] == [4, 8, 16]
-    assert all(
-        each["machine"] == 4 * each["peaks"]["cpu"] and not each["seconds"] for each in ranks
-    )
+    assert [option["sub_gcns"] for option in ranks] == [4, 8, 16]
+    for option in ranks:
+        assert option["machine"] == 4 * option["peaks"]["cpu"]
+        assert option["seconds"] is None
     # What fits goes by the memory. Far from every limit: this process takes 20 MB more or less from
     # call to call.
     plan = planned(capsys, *sizes, "--memory", 100)
     one, four, _, mapped = (option["peaks"]["cpu"] for option in plan["options"])
-    for limit, store in (
-        ((one + four) / 2, "memory"),
-        ((four + mapped) / 2, "disk"),
+    for limit, choice in (
+        ((one + four) / 2, {"sub_gcns": 4, "store": "memory"}),
+        ((four + mapped) / 2, {"sub_gcns": 4, "store": "disk"}),
         (0.8 * mapped, None),
     ):
         plan = planned(capsys, *sizes, "--memory", limit / 2**30)
-        assert plan["choice"] == (store and {"sub_gcns": 4, "store": store})
+        assert plan["choice"] == choice
         assert plan["instead"] is None, "the full model does not fit"
     assert plan["advice"].startswith("nothing fits")
 
 
-def test_the_tables_and_times(own_graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tables_fit_a_screen_and_steps_are_timed(
+    own_graph: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ("plan", "--dataset", own_graph, "--hidden", 6)
     assert run(*options) == 0
     out = capsys.readouterr().out
@@ -81,27 +85,17 @@ def test_the_tables_and_times(own_graph: Path, capsys: pytest.CaptureFixture[str
     assert max(map(len, tables.splitlines())) <= 80
     assert "…" not in tables
     choice, batches = out.splitlines()[-2:]
-    # the default, whatever the times are
+    # The choice is the default, whatever the times are.
     assert choice.startswith("choose m = 1 with the parameters in memory")
     assert batches == "batches: every step sees the whole graph"
-    timed = planned(capsys, *options[1:], "--store", "memory", "--sub-gcns", 2)["options"][0][
-        "seconds"
-    ]
-    assert 0 < timed["step"] < timed["round"] < timed["step"] * 100
-    assert timed["evaluation"] > 0
+    timed = planned(capsys, *options[1:], "--store", "memory", "--sub-gcns", 2)
+    seconds = timed["options"][0]["seconds"]
+    assert 0 < seconds["step"] < seconds["round"] < seconds["step"] * 100
+    assert seconds["evaluation"] > 0
     wide = (
-        "--dataset",
-        own_graph,
-        "--hidden",
-        256,
-        64,
-        "--clusters",
-        4,
-        "--clusters-per-batch",
-        2,
-        "--sub-gcns",
-        2,
-    )
+        "--dataset", own_graph, "--hidden", 256, 64, "--clusters", 4,
+        "--clusters-per-batch", 2, "--sub-gcns", 2,
+    )  # fmt: skip
     assert run("plan", *wide, "--store", "memory") == 0
     batches, narrow = capsys.readouterr().out.splitlines()[-2:]
     assert batches == "batches: --sampler clusters, clusters 4, clusters per batch 2"
@@ -114,21 +108,13 @@ def test_the_tables_and_times(own_graph: Path, capsys: pytest.CaptureFixture[str
 def test_train_refuses_what_cannot_fit_and_says_what_would(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held = held_bytes()  # by this process, beside which the run has to fit
+    memory_before = held_bytes()  # by this process, beside which the run has to fit
     for step in range(1, 40):
-        limit = (held + step * 2**26) / 2**30
+        limit = (memory_before + step * 2**26) / 2**30
         words = (
-            "train",
-            *WIDE,
-            "--sub-gcns",
-            1,
-            "--epochs",
-            1,
-            "--out",
-            tmp_path / "run",
-            "--memory",
-            limit,
-        )
+            "train", *WIDE, "--sub-gcns", 1, "--epochs", 1, "--out", tmp_path / "run",
+            "--memory", limit,
+        )  # fmt: skip
         status = run(*words, "--store", "memory")
         out, err = capsys.readouterr()
         if not status or ": --sub-gcns 2 would fit" in err:
@@ -140,32 +126,25 @@ def test_train_refuses_what_cannot_fit_and_says_what_would(
     assert list(tmp_path.iterdir()) == []
     small = ("train", "--hidden", 8, "--epochs", 1, "--sub-gcns", 1, "--out", tmp_path / "run")
     refused(
-        capsys, "no m and no store would fit", *small, "--memory", held / 2**31, leaves=tmp_path
-    )
-    assert run(*small, "--memory", held / 2**29 + 1) == 0
+        capsys, "no m and no store would fit", *small, "--memory", memory_before / 2**31,
+        leaves=tmp_path,
+    )  # fmt: skip
+    assert run(*small, "--memory", memory_before / 2**29 + 1) == 0
 
 
 def test_train_refuses_what_the_disk_cannot_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train = (
-        "train",
-        *WIDE,
-        "--sub-gcns",
-        4,
-        "--epochs",
-        1,
-        "--store",
-        "disk",
-        "--out",
-        tmp_path / "run",
-    )
+        "train", *WIDE, "--sub-gcns", 4, "--epochs", 1, "--store", "disk",
+        "--out", tmp_path / "run",
+    )  # fmt: skip
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * THETA))
-    said = (
+    message = (
         f"of the disk, {2 * THETA / 2**20:.3g} MiB are free there: make room, choose another "
         "--out, or add --set sto"
     )
-    refused(capsys, said, *train, leaves=tmp_path)
+    refused(capsys, message, *train, leaves=tmp_path)
     (tmp_path / "run/theta").mkdir(parents=True)
     (tmp_path / "run/theta/left.bin").write_bytes(bytes(3 * THETA))  # as of a run that goes on
     assert Resources.here("cpu", tmp_path / "run").disk == 5 * THETA
@@ -173,9 +152,9 @@ def test_train_refuses_what_the_disk_cannot_hold(
 
 def test_a_budget_needs_nothing_else(cli: Cli, as_json: Json, own_graph: Path) -> None:
     train = ("train", "--dataset", own_graph, "--hidden", 64, 64, "--budget", "3s", "--out", "run")
-    done = cli(*train)
-    assert done.returncode == 0, done.stderr
-    assert " are left, for about " in done.stderr
+    completed = cli(*train)
+    assert completed.returncode == 0, completed.stderr
+    assert " are left, for about " in completed.stderr
     record = as_json(*train, "--resume")  # it is finished
     assert record["config"]["training"]["budget"] == 3
     assert set(record["budget"]["step_seconds"]) <= {"1", "2"}
@@ -193,9 +172,9 @@ def test_a_budget_is_planned_by_trials(
     chosen = planned(capsys, *words[1:])
     assert chosen["scores"].keys() == {"1", "2"} == chosen["step_seconds"].keys()
     assert run(*words) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert re.fullmatch(
-        r"(a part|the full model) .* are left, for about .*; a step takes width 4: .*\n", said
+        r"(a part|the full model) .* are left, for about .*; a step takes width 4: .*\n", output
     )
     for option in ("--memory 1", "--out run", "--no-measure", "--ranks 2", "--store disk"):
         refused(capsys, "is given beside a budget", *words, *option.split())
@@ -204,14 +183,13 @@ def test_a_budget_is_planned_by_trials(
 def test_what_follows_from_m_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
     """Several sub-GCNs of a GCN have a layer norm, and as many epochs each as one has."""
     words = ("--model", "gcn", "--hidden", 64, 64, "--no-measure", "--sub-gcns", 4)
-    own, normed, plain = (
-        planned(capsys, *words, *norm) for norm in ((), ("--norm", "layer"), ("--norm", "none"))
-    )
-    for plan in (own, normed, plain):
-        for name in ("peaks", "machine"):  # this process takes more or less from call to call
-            del plan["options"][0][name]
-    assert own["options"][0] == normed["options"][0]
-    assert own["options"][0]["activations"] > plain["options"][0]["activations"]
-    assert (
-        own["options"][0]["epochs"] == 4 * planned(capsys, *words[:-1], 1)["options"][0]["epochs"]
-    )
+
+    def first_option(*options: object) -> dict[str, Any]:
+        """The first row of a plan, without what changes from call to call with this process."""
+        row: dict[str, Any] = planned(capsys, *words, *options)["options"][0]
+        return {name: value for name, value in row.items() if name not in ("peaks", "machine")}
+
+    by_default = first_option()
+    assert by_default == first_option("--norm", "layer")
+    assert by_default["activations"] > first_option("--norm", "none")["activations"]
+    assert by_default["epochs"] == 4 * first_option("--sub-gcns", 1)["epochs"]

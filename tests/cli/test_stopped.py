@@ -1,6 +1,4 @@
-"""Runs that a signal stops, and what goes on afterwards; folders that a run is writing; streams
-that are closed.
-"""
+"""Runs that a signal stops go on afterwards, and a folder or stream may be in use or closed."""
 
 import json
 import os
@@ -11,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -28,37 +27,27 @@ from .conftest import Cli
 from .in_process import refused, run, wait_until
 
 RUN = (
-    "train",
-    "--hidden",
-    64,
-    64,
-    "--set",
-    "training=each",
-    "--epochs",
-    120,
-    "--local-steps",
-    5,
-    "--checkpoint-every",
-    1,
-)
+    "train", "--hidden", 64, 64, "--set", "training=each", "--epochs", 120,
+    "--local-steps", 5, "--checkpoint-every", 1,
+)  # fmt: skip
 SHORT = ("train", "--hidden", 16, "--epochs", 4, "--sub-gcns", 2)
 Process = Forked | subprocess.Popen[str]
 
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Start a run in `run`, and return its process once there is a checkpoint; with `script` as
-    users start it.
+    """Start a run in `run`, and return its process once there is a checkpoint.
+
+    With `script` it is started as users do.
     """
     processes: list[Process] = []
 
     def begin(*options: object, script: bool = False) -> Process:
         words = (*RUN, "--out", "run", *options)
-        processes.append(
-            start(command(*words), tmp_path) if script else start_command(tmp_path, *words)
-        )
-        wait_until(Checkpoints(tmp_path / "run/checkpoints").newest, processes[-1])
-        return processes[-1]
+        process = start(command(*words), tmp_path) if script else start_command(tmp_path, *words)
+        processes.append(process)
+        wait_until(Checkpoints(tmp_path / "run/checkpoints").newest, process)
+        return process
 
     yield begin
     for process in processes:
@@ -103,23 +92,20 @@ def test_a_stopped_run_goes_on_to_the_same_model(
     if number == signal.SIGKILL:
         _check_a_killed_run(cli, out)
     else:
-        assert (
-            f"{'' if number == signal.SIGINT else f'{number.name}: '}stopping after this round"
-            in err
-        )
+        name = "" if number == signal.SIGINT else f"{number.name}: "
+        assert f"{name}stopping after this round" in err
         assert "--resume" in err
         _check_the_best_model_so_far(cli, out)
     resumed = cli(*RUN, "--out", "run", "--resume", "--store", store)
     assert resumed.returncode == 0, resumed.stderr
     assert (out / "model.safetensors").read_bytes() == (unbroken / "model.safetensors").read_bytes()
-    histories = [
-        json.loads((each / "result.json").read_text())["history"] for each in (out, unbroken)
-    ]
-    stopped, whole = (
-        [{**entry, "train_seconds": None} for entry in history] for history in histories
-    )
-    assert stopped == whole
+    assert _history_without_times(out) == _history_without_times(unbroken)
     assert not {"checkpoints", "theta"} & {path.name for path in out.iterdir()}
+
+
+def _history_without_times(folder: Path) -> list[dict[str, Any]]:
+    history = json.loads((folder / "result.json").read_text())["history"]
+    return [{**entry, "train_seconds": None} for entry in history]
 
 
 def _check_the_best_model_so_far(cli: Cli, out: Path) -> None:
@@ -153,19 +139,16 @@ def _check_a_killed_run(cli: Cli, out: Path) -> None:
 
 
 def slow_module(folder: Path, name: str) -> dict[str, str]:
-    """A module whose import takes a minute, before the real one on the path; the environment that
-    finds it.
+    """Write a module whose import takes a minute, and return an environment.
+
+    It has the folder of the module before the real one on the path.
     """
-    source = (
-        f"import os, time; open({str(folder / 'begun')!r}, 'w').write(str(os.getpid())); "
-        "time.sleep(60)"
-    )
+    begun = str(folder / "begun")
+    source = f"import os, time\nopen({begun!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
     (folder / "modules").mkdir()
     (folder / f"modules/{name}.py").write_text(source)
-    path = os.pathsep.join(
-        filter(None, [str(folder / "modules"), os.environ.get("PYTHONPATH", "")])
-    )
-    return {**environment(), "PYTHONPATH": path}
+    paths = [str(folder / "modules"), os.environ.get("PYTHONPATH", "")]
+    return {**environment(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 @pytest.mark.parametrize(
@@ -194,14 +177,14 @@ def test_a_signal_during_an_import_prints_one_line(
 def test_a_wrong_option_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
     environ = slow_module(tmp_path, "torch")
     none = "a.npz: no such file; expected a graph in a .npz or a .pt file"
-    for words, said in (
+    for words, message in (
         ("--sub-gcns 0", "--sub-gcns is 0, expected an integer >= 1"),
         ("--dataset a.npz", none),
     ):
         process = start(
             [sys.executable, "-m", "gistgnn", "train", *words.split()], tmp_path, environ
         )
-        assert process.communicate(timeout=60) == ("", f"gistgnn: error: {said}\n")
+        assert process.communicate(timeout=60) == ("", f"gistgnn: error: {message}\n")
 
 
 def with_modules(words: list[str]) -> int:
@@ -217,9 +200,9 @@ def test_metis_does_not_outlive_the_run(tmp_path: Path) -> None:
     )
     wait_until((tmp_path / "begun").exists, process)
     metis = psutil.Process(int(wait_until((tmp_path / "begun").read_text, process)))
-    said = stop(process, signal.SIGHUP)
-    assert "SIGHUP: stopping after this round, or in 0.5 s (--grace)" in said
-    assert "the round did not end within 0.5 s: resume from the last checkpoint" in said
+    output = stop(process, signal.SIGHUP)
+    assert "SIGHUP: stopping after this round, or in 0.5 s (--grace)" in output
+    assert "the round did not end within 0.5 s: resume from the last checkpoint" in output
     metis.wait(10)
 
 
@@ -250,11 +233,11 @@ def stopped_twice() -> int:
 
 def test_a_signal_after_ctrl_c_ends_the_run_in_time(tmp_path: Path) -> None:
     """Schedulers and `kill` get what they ask for, also where Ctrl-C came first."""
-    done = Forked(tmp_path, stopped_twice).completed()
-    assert done.returncode == 128 + signal.SIGINT
-    assert "stopping after this round; Ctrl-C again to stop at once" in done.stderr
-    assert "SIGTERM: stopping after this round, or in 0.2 s (--grace)" in done.stderr
-    assert "the round did not end within 0.2 s" in done.stderr
+    completed = Forked(tmp_path, stopped_twice).completed()
+    assert completed.returncode == 128 + signal.SIGINT
+    assert "stopping after this round; Ctrl-C again to stop at once" in completed.stderr
+    assert "SIGTERM: stopping after this round, or in 0.2 s (--grace)" in completed.stderr
+    assert "the round did not end within 0.2 s" in completed.stderr
 
 
 def ignoring(words: list[str]) -> int:
@@ -284,13 +267,13 @@ def test_the_folder_of_a_run_that_trains_is_refused(
 ) -> None:
     process = begun("--epochs", 100_000, "--store", "disk")
     out = tmp_path / "run"
-    said = f"{out} is being written by process "
+    message = f"{out} is being written by process "
     for words in (
         (*SHORT, "--overwrite"),
         ("compare", "--sub-gcns", 2),
         ("reproduce", "local-sgd"),
     ):
-        refused(capsys, said, *words, "--out", out)
+        refused(capsys, message, *words, "--out", out)
     refused(capsys, "wait for it, or give another --out", *SHORT, "--out", out)
     with call_refused("run is being written by process"):
         load_run(unbroken).save(out, overwrite=True)
@@ -305,7 +288,7 @@ def test_the_folder_of_a_run_that_trains_is_refused(
     assert "unfinished" in capsys.readouterr().out
     assert process.poll() is None
     stop(process, signal.SIGKILL)  # which leaves no lock
-    # what a kill in the middle of writing leaves
+    # A kill in the middle of writing leaves such a file.
     (out / ".gistgnn-99999999-abcdefgh-model.safetensors").touch()
     assert run(*SHORT, "--out", out, "--overwrite") == 0
     assert not list(out.glob(".gistgnn*model*"))
@@ -315,7 +298,7 @@ def test_runs_without_out_take_folders_of_their_own(tmp_path: Path) -> None:
     processes = [start_command(tmp_path, *SHORT) for _ in range(3)]
     assert [process.completed().returncode for process in processes] == [0, 0, 0]
     results = sorted(path.parent.name for path in (tmp_path / "runs").glob("*/result.json"))
-    assert results == [f"digits-gcn-m2-seed0{more}" for more in ("", "-2", "-3")]
+    assert results == [f"digits-gcn-m2-seed0{suffix}" for suffix in ("", "-2", "-3")]
 
 
 @pytest.mark.parametrize(("unbuffered", "written"), [("", "a note\n"), ("1", "a note\na result\n")])
@@ -325,22 +308,23 @@ def test_a_line_of_the_log_is_written_at_once(unbuffered: str, written: str) -> 
         "import os, sys; from gistgnn.cli.streams import open_streams; open_streams(); "
         "print('a note', file=sys.stderr); print('a result'); os._exit(0)"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         env={**environment(), "PYTHONUNBUFFERED": unbuffered},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    assert done.stdout == written
+    assert completed.stdout == written
 
 
 TRAIN = "train --hidden 8 --sub-gcns 2 --epochs 2 --device cpu --out run"
 
 
 def with_streams(streams: dict[int, str], words: list[str]) -> int:
-    """Run `gistgnn` with some streams as a shell opens them: "" is closed, "pipe" leads to a
-    program that has ended.
+    """Run `gistgnn` with some streams as a shell opens them.
+
+    "" is closed, and "pipe" leads to a program that has ended.
     """
     for handle, path in streams.items():
         if path == "pipe":
@@ -359,7 +343,7 @@ def with_streams(streams: dict[int, str], words: list[str]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("words", "streams", "status", "said"),
+    ("words", "streams", "status", "message"),
     [
         (TRAIN, {2: "/dev/full"}, 0, "accuracy"),
         (TRAIN, {0: "", 1: "", 2: ""}, 0, ""),
@@ -370,12 +354,12 @@ def with_streams(streams: dict[int, str], words: list[str]) -> int:
         ("train --wrong", {2: ""}, 2, ""),
     ],
 )
-def test_a_stream_that_cannot_be_written(
-    tmp_path: Path, words: str, streams: dict[int, str], status: int, said: str
+def test_a_stream_that_cannot_be_written_costs_no_result(
+    tmp_path: Path, words: str, streams: dict[int, str], status: int, message: str
 ) -> None:
-    done = Forked(tmp_path, with_streams, streams, words.split()).completed()
-    assert done.returncode == status, done.stderr
-    assert said in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
+    completed = Forked(tmp_path, with_streams, streams, words.split()).completed()
+    assert completed.returncode == status, completed.stderr
+    assert message in completed.stdout + completed.stderr
+    assert "Traceback" not in completed.stderr
+    assert "Exception ignored" not in completed.stderr
     assert (tmp_path / "run/result.json").exists() == words.startswith(TRAIN)

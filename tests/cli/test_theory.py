@@ -15,15 +15,15 @@ from .conftest import Json
 from .in_process import refused, run
 
 CHECK = ("theory", "check")
-BOTH = [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 5]]  # a triangle with a tail
-BOTH += [[b, a] for a, b in BOTH]
+TRIANGLE_WITH_TAIL = [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 5]]  # a triangle with a tail
+TRIANGLE_WITH_TAIL += [[b, a] for a, b in TRIANGLE_WITH_TAIL]
 
 
 def write(path: Path, edges: list[list[int]], **changes: Any) -> Path:
     """Write a graph file with six nodes."""
-    own = {"x": np.eye(6, dtype="float32"), "y": np.array([0, 1, 0, 1, 0, 1]), **changes}
+    arrays = {"x": np.eye(6, dtype="float32"), "y": np.array([0, 1, 0, 1, 0, 1]), **changes}
     splits = {name: np.arange(6) == node for node, name in enumerate(("train", "val", "test"))}
-    np.savez(path, edge_index=np.array(edges).T, **own, **splits)
+    np.savez(path, edge_index=np.array(edges).T, **arrays, **splits)
     return path
 
 
@@ -38,7 +38,9 @@ def test_its_json_is_what_the_library_computes(as_json: Json) -> None:
     assert record["prediction"] == predict(p, 3, 2, 512, gamma=0.25)
 
 
-def test_the_text_output_and_scaling(as_json: Json, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_says_what_holds_and_scaling_makes_all_hold(
+    as_json: Json, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("theory", "check", "karate", "--sub-gcns", 4) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "karate: 34 nodes, 156 edges, 34 features"
@@ -57,16 +59,17 @@ def test_the_text_output_and_scaling(as_json: Json, capsys: pytest.CaptureFixtur
     )
 
 
-def test_a_part_of_a_real_graph(
+def test_a_real_graph_is_checked_as_a_whole_and_in_its_nearest_nodes(
     as_json: Json, capsys: pytest.CaptureFixture[str], shared_data: Path
 ) -> None:
     where = ("--data-root", shared_data)
-    whole = as_json(*CHECK, "cora", *where)
-    assert whole["graph"]["nodes"] == 2708
-    # bipartite components, and nodes with the same neighbours and words
-    assert whole["prediction"] is None
-    verdicts = {item["name"]: item["holds"] for item in whole["assumptions"]}
-    assert not verdicts["λ_min(Ā) ≠ 0"] | verdicts["no parallel x̂_i"]
+    whole_graph = as_json(*CHECK, "cora", *where)
+    assert whole_graph["graph"]["nodes"] == 2708
+    # Cora has bipartite components, and nodes with the same neighbours and words.
+    assert whole_graph["prediction"] is None
+    verdicts = {item["name"]: item["holds"] for item in whole_graph["assumptions"]}
+    assert not verdicts["λ_min(Ā) ≠ 0"]
+    assert not verdicts["no parallel x̂_i"]
     part = as_json(*CHECK, "cora", "--nodes", 60, "--scale", *where)
     assert part["graph"]["nodes"] == 60
     assert part["hold"]
@@ -79,42 +82,38 @@ def test_a_part_of_a_real_graph(
         *where,
     )
     refused(
-        capsys,
-        "nodes is 2600, expected 1 to 2,485",
-        "theory",
-        "check",
-        "cora",
-        "--nodes",
-        2600,
-        *where,
-    )
+        capsys, "nodes is 2600, expected 1 to 2,485", "theory", "check", "cora",
+        "--nodes", 2600, *where,
+    )  # fmt: skip
     cora = load("cora", shared_data)
-    # connected, and with the hub, which has more than 40 neighbours
+    # The nearest nodes are those around the hub, which has more than 40 neighbours.
     nearest = nearest_nodes(cora, 40)
     degrees = Problem.from_graph(nearest).degrees
     assert float(degrees.max()) == 39
-    assert nearest.x[int(degrees.argmax())].equal(
-        cora.x[int(cora.edge_index[1].bincount().argmax())]
-    )
+    hub = int(cora.edge_index[1].bincount().argmax())
+    assert nearest.x[int(degrees.argmax())].equal(cora.x[hub])
 
 
-def test_files_of_the_user(
+def test_files_of_the_user_are_checked_or_refused(
     as_json: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = as_json(*CHECK, write(tmp_path / "mine.npz", BOTH), "--scale")
+    record = as_json(*CHECK, write(tmp_path / "mine.npz", TRIANGLE_WITH_TAIL), "--scale")
     assert record["graph"]["edges"] == 12
     assert record["hold"]
-    path = write(tmp_path / "path.npz", BOTH[3:6] + BOTH[9:])
+    path = write(tmp_path / "path.npz", TRIANGLE_WITH_TAIL[3:6] + TRIANGLE_WITH_TAIL[9:])
     bipartite = as_json(*CHECK, path, "--nodes", 4)
-    assert {item["name"]: item["value"] for item in bipartite["assumptions"]}["λ_min(Ā) ≠ 0"] == 0.0
+    values = {item["name"]: item["value"] for item in bipartite["assumptions"]}
+    assert values["λ_min(Ā) ≠ 0"] == 0.0
     assert bipartite["prediction"] is None
-    # also where nothing is predicted
+    # A wrong value is refused where nothing is predicted, too.
     refused(capsys, "--gamma is 7, ", "theory", "check", path, "--gamma", 7)
-    several = write(tmp_path / "several.npz", BOTH, y=np.eye(6, 3, dtype="float32"))
+    several = write(tmp_path / "several.npz", TRIANGLE_WITH_TAIL, y=np.eye(6, 3, dtype="float32"))
     for file, message in {
-        write(tmp_path / "one_way.npz", BOTH[:-1]): "has no edge back",
+        write(tmp_path / "one_way.npz", TRIANGLE_WITH_TAIL[:-1]): "has no edge back",
         several: "the labels are not one of several classes",
-        write(tmp_path / "lonely.npz", BOTH[:5] + BOTH[6:11]): "a node without neighbours",
-        write(tmp_path / "zero.npz", BOTH, x=np.zeros((6, 2))): "X is zero",
+        write(
+            tmp_path / "lonely.npz", TRIANGLE_WITH_TAIL[:5] + TRIANGLE_WITH_TAIL[6:11]
+        ): "a node without neighbours",
+        write(tmp_path / "zero.npz", TRIANGLE_WITH_TAIL, x=np.zeros((6, 2))): "X is zero",
     }.items():
         refused(capsys, message, "theory", "check", file, "--scale")

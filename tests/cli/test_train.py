@@ -42,7 +42,7 @@ GIST(lambda widths: GCN(64, widths, 10), (16,)).fit(load("digits"), epochs=4, ca
 
 
 def test_the_first_round_comes_without_what_it_does_not_need(tmp_path: Path) -> None:
-    others = (
+    unneeded = (
         "sklearn",
         "pandas",
         "torch._dynamo",
@@ -51,11 +51,11 @@ def test_the_first_round_comes_without_what_it_does_not_need(tmp_path: Path) -> 
         "scipy.stats",
         "duckdb",
     )
-    words = [sys.executable, "-c", FIRST_ROUND, "torch", *others]
-    done = subprocess.run(
+    words = [sys.executable, "-c", FIRST_ROUND, "torch", *unneeded]
+    completed = subprocess.run(
         words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )
-    assert done.stdout == "torch\n"
+    assert completed.stdout == "torch\n"
 
 
 NET = """
@@ -81,23 +81,14 @@ def test_a_layer_of_pyg_does_not_bring_all_that_pyg_imports(
 ) -> None:
     (tmp_path / "net.py").write_text(NET)
     train = (
-        "train",
-        "--dataset",
-        own_graph,
-        "--model",
-        "net.py:build",
-        "--hidden",
-        8,
-        "--epochs",
-        4,
-        "--out",
-        "run",
-    )
+        "train", "--dataset", own_graph, "--model", "net.py:build", "--hidden", 8,
+        "--epochs", 4, "--out", "run",
+    )  # fmt: skip
     words = [sys.executable, "-c", LATER, *map(str, train)]
-    done = subprocess.run(
+    completed = subprocess.run(
         words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-2:] == ["True False", "OptimizedModule"]
+    assert completed.stdout.splitlines()[-2:] == ["True False", "OptimizedModule"]
 
 
 def test_quiet_is_the_result_alone_and_verbose_says_what_is_chosen(
@@ -122,16 +113,16 @@ def test_a_forgotten_dataset_is_named_at_the_start_and_beside_the_result(
     cli: Cli, tmp_path: Path
 ) -> None:
     train = ("train", "--hidden", 8, "--epochs", 2, "--out", "run", "--overwrite")
-    done = cli(*train)
-    assert done.returncode == 0
-    for text in (done.stderr, done.stdout, cli(*train, "-q").stdout):
+    completed = cli(*train)
+    assert completed.returncode == 0
+    for text in (completed.stderr, completed.stdout, cli(*train, "-q").stdout):
         assert "no --dataset is given, so the graph is handwritten digits" in text
         assert "--dataset my_graph.npz" in text
     (tmp_path / "run.toml").write_text('dataset = "digits"')
     for dataset in (("--dataset", "digits"), ("--dataset=digits",), ("--config", "run.toml")):
-        done = cli(*train, *dataset)
-        assert done.returncode == 0
-        assert "no --dataset" not in done.stdout + done.stderr
+        completed = cli(*train, *dataset)
+        assert completed.returncode == 0
+        assert "no --dataset" not in completed.stdout + completed.stderr
     assert "no --dataset" in cli("plan", "--hidden", 8, "--no-measure").stdout
     compare = ("compare", "--hidden", 8, "--epochs", 1, "--sub-gcns", 2, "--out", "compared")
     assert "no --dataset" in cli(*compare).stderr
@@ -152,10 +143,10 @@ def test_one_note_says_what_usually_scores_higher_than_gist(cli: Cli, own_graph:
 
 def test_a_graph_that_suits_graphsage_gets_a_note(cli: Cli, tmp_path: Path) -> None:
     note = "GraphSAGE often scores higher than the default"
-    for nodes, is_said in ((300, False), (1200, True)):
-        np.savez(tmp_path / "own.npz", **arrays(nodes))  # a third of them train, of 3 classes
+    for nodes, expected in ((300, False), (1200, True)):  # a third of them train, of 3 classes
+        np.savez(tmp_path / "own.npz", **arrays(nodes))
         train = ("train", "--dataset", "own.npz", "--hidden", 4, "--epochs", 1)
-        assert (note in cli(*train, "--out", f"{nodes}").stderr) == is_said
+        assert (note in cli(*train, "--out", f"{nodes}").stderr) == expected
         assert note not in cli(*train, "--model", "gcn", "--out", f"{nodes}-typed").stderr
 
 
@@ -163,25 +154,17 @@ def test_a_run_leaves_a_result_and_a_model(as_json: Json, tmp_path: Path, own_gr
     record = as_json(*QUICK, "--no-standardise")
     assert record == json.loads((tmp_path / "run/result.json").read_text())
     for split in ("test", "validation"):
-        assert (
-            set(record[split]) == set(record["last"][split]) == {"accuracy", "f1_micro", "f1_macro"}
-        )
+        assert record[split].keys() == {"accuracy", "f1_micro", "f1_macro"}
+        assert record["last"][split].keys() == record[split].keys()
         assert all(0 <= value <= 1 for value in record[split].values())
-    assert (record["rounds"], record["local_steps"], record["steps"], record["standardised"]) == (
-        4,
-        3,
-        24,
-        False,
-    )
+    assert (record["rounds"], record["local_steps"], record["steps"]) == (4, 3, 24)
+    assert record["standardised"] is False
     assert [entry["round"] for entry in record["history"]] == [1, 2, 3, 4]
     assert record["train_seconds"] > 0
     origin = record["provenance"]
     assert (origin["version"], origin["git"]) == (__version__, None)
-    assert (
-        timedelta(0)
-        <= datetime.now(UTC) - datetime.fromisoformat(origin["date"])
-        < timedelta(minutes=5)
-    )
+    age = datetime.now(UTC) - datetime.fromisoformat(origin["date"])
+    assert timedelta(0) <= age < timedelta(minutes=5)
     assert "cores" in origin["machine"]
     assert origin["libraries"]["torch"] == version("torch")
     assert record["peak_memory_bytes"] > 2**20
@@ -237,23 +220,24 @@ WAYS: dict[str, dict[str, Any]] = {  # options, and what result.json says of som
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("options", WAYS)
-def test_a_way_to_train(
+def test_every_way_to_train_gives_a_record_scores_and_predictions(
     cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path, options: str
 ) -> None:
-    done = cli(*QUICK, *options.split())
-    assert done.returncode == 0, done.stderr
+    completed = cli(*QUICK, *options.split())
+    assert completed.returncode == 0, completed.stderr
     record = as_json(*QUICK, *options.split(), "--resume")  # it is finished
     for path, value in WAYS[options].items():
-        found = record["config"]
+        actual = record["config"]
         for name in path.split("."):
-            found = found[name]
-        assert found == value, path
-    assert record["test"]["accuracy"] > 0.2
+            actual = actual[name]
+        assert actual == value, path
+    assert record["test"]["accuracy"] > 0.4, "a guess among three classes has a third"
     method = record["config"]["method"]
-    assert method_name(method, 2) in done.stdout
-    assert method == "gist" or record["traffic"]["workers"] == 2
+    assert method_name(method, 2) in completed.stdout
+    if method != "gist":
+        assert record["traffic"]["workers"] == 2
     in_turn = "note: the sub-GCNs train in turn, not fused: their batches are independent\n"
-    assert done.stderr.count(in_turn) == ("fused" in options and "independent" in options)
+    assert completed.stderr.count(in_turn) == ("fused" in options and "independent" in options)
     assert as_json("evaluate", "run", "--evaluation", "whole")["test"] == pytest.approx(
         record["test"]
     )
@@ -269,24 +253,26 @@ def test_results_are_not_written_over_unasked(cli: Cli, tmp_path: Path, own_grap
     (tmp_path / "run/theta").mkdir(parents=True)
     (tmp_path / "run/theta/theta.json").write_text("{")
     train = (*QUICK, "--store", "disk")
-    done = cli(*train, "--log", "tensorboard")
-    assert done.returncode == 0, done.stderr
-    assert "macro F1" in done.stdout
+    completed = cli(*train, "--log", "tensorboard")
+    assert completed.returncode == 0, completed.stderr
+    assert "macro F1" in completed.stdout
     assert {path.name for path in (tmp_path / "run").iterdir()} == {*FILES, "tensorboard"}
     before = (tmp_path / "run/result.json").read_bytes()
     assert "already holds a result" in cli(*train, "--seed", 5).stderr
-    said = "store_precision was 'float32', now 'bf16'"
-    assert said in cli(*train, "--set", "store_precision=bf16", "--resume").stderr
+    message = "store_precision was 'float32', now 'bf16'"
+    assert message in cli(*train, "--set", "store_precision=bf16", "--resume").stderr
     assert (tmp_path / "run/result.json").read_bytes() == before
     (tmp_path / "run/theta").mkdir()
-    theirs = [tmp_path / name for name in ("run/theta/a.tex", "run/tensorboard/a.tex")]
-    for path in theirs:
+    in_theta = tmp_path / "run/theta/a.tex"
+    in_log = tmp_path / "run/tensorboard/a.tex"
+    for path in (in_theta, in_log):
         path.touch()
     assert "run/theta is not empty" in cli(*train, "--seed", 5, "--overwrite").stderr
-    assert all(path.exists() for path in theirs)
-    theirs.pop(0).unlink()
+    assert in_theta.exists()
+    assert in_log.exists()
+    in_theta.unlink()
     assert cli(*train, "--seed", 5, "--overwrite").returncode == 0
-    assert theirs[0].exists()
+    assert in_log.exists()
     assert (tmp_path / "run/result.json").read_bytes() != before
 
 
@@ -315,25 +301,19 @@ def test_digits_is_the_default_and_learns(as_json: Json) -> None:
     assert record["test"]["accuracy"] > 0.9
 
 
-def test_cora_as_the_readme_trains_it(as_json: Json, tmp_path: Path, shared_data: Path) -> None:
-    """By the installed script, in a process that starts from nothing; then by clusters, most
-    without training nodes.
+def test_cora_scores_well_as_the_readme_trains_it(
+    as_json: Json, tmp_path: Path, shared_data: Path
+) -> None:
+    """First the installed script trains it, in a process that starts from nothing.
+
+    Then it trains by clusters, most of which have no training nodes.
     """
     cora = ("train", "--dataset", "cora", "--data-root", shared_data)
     words = (
-        *cora,
-        "--model",
-        "graphsage",
-        "--hidden",
-        256,
-        256,
-        "--sub-gcns",
-        4,
-        "--out",
-        "run",
-        "--json",
-    )
-    done = subprocess.run(
+        *cora, "--model", "graphsage", "--hidden", 256, 256, "--sub-gcns", 4,
+        "--out", "run", "--json",
+    )  # fmt: skip
+    completed = subprocess.run(
         command(*words),
         cwd=tmp_path,
         env=environment(),
@@ -341,47 +321,35 @@ def test_cora_as_the_readme_trains_it(as_json: Json, tmp_path: Path, shared_data
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
+    assert completed.returncode == 0, completed.stderr
+    record = json.loads(completed.stdout)
     assert record["graph"]["nodes"] == 2708
     assert record["test"]["accuracy"] > 0.7
-    # finds the data where the run did
+    # The data is where the run has it from.
     assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
     sizes = (
-        "--hidden",
-        64,
-        64,
-        "--sub-gcns",
-        2,
-        "--epochs",
-        40,
-        "--clusters",
-        50,
-        "--clusters-per-batch",
-        5,
-    )
+        "--hidden", 64, 64, "--sub-gcns", 2, "--epochs", 40, "--clusters", 50,
+        "--clusters-per-batch", 5,
+    )  # fmt: skip
     assert as_json(*cora, *sizes, "--sampler", "clusters")["test"]["accuracy"] > 0.7
 
 
 def test_weights_that_no_round_trains_are_announced(cli: Cli, own_graph: Path) -> None:
-    for options, said in {
+    for options, announced in {
         "--hidden 8 8 --sub-gcns 4 --epochs 12 --local-steps 3": True,
         "--hidden 8 8 --sub-gcns 2 --epochs 60 --local-steps 2": False,
         "--hidden 8 --sub-gcns 4 --epochs 20": False,  # no weight lies between split layers
     }.items():
-        done = cli("train", "--dataset", own_graph, *options.split(), "--evaluate-every", 20)
-        assert done.returncode == 0, done.stderr
-        told = [
-            line
-            for line in done.stderr.splitlines()
-            if "of the parameters will never be trained" in line
-        ]
-        assert bool(told) == said, options
-        assert all(line.endswith("raise --epochs or lower --local-steps") for line in told)
+        completed = cli("train", "--dataset", own_graph, *options.split(), "--evaluate-every", 20)
+        assert completed.returncode == 0, completed.stderr
+        message = "of the parameters will never be trained"
+        lines = [line for line in completed.stderr.splitlines() if message in line]
+        assert bool(lines) == announced, options
+        assert all(line.endswith("raise --epochs or lower --local-steps") for line in lines)
 
 
 def test_a_run_ends_in_time(as_json: Json, own_graph: Path) -> None:
-    # the process is older than a second
+    # The process is older than a second, so one round is all.
     record = as_json(*QUICK, "--max-seconds", "1s", "--epochs", 10**6)
     assert (record["rounds"], record["stopped_by"]) == (1, "max_seconds")
 
@@ -412,7 +380,8 @@ def test_a_model_of_one_s_own_is_planned_trained_evaluated_and_predicts(
     plan = as_json(
         "plan", "--dataset", "own.npz", "--hidden", 8, 8, *model, "--no-measure", "--sub-gcns", 1, 2
     )
-    assert plan["parameters"] == (parameters := 3 * 8 + 8 + 8 * 8 + 8 + 8 * 3 + 3)
+    parameters = 3 * 8 + 8 + 8 * 8 + 8 + 8 * 3 + 3
+    assert plan["parameters"] == parameters
     assert {option["method"] for option in plan["options"]} == {"whole"}
     record = as_json(*QUICK, *model, *args)
     assert record["config"]["model"] == {
@@ -442,37 +411,31 @@ def test_parts_are_joined_and_trained_on(
 ) -> None:
     fixed = ("train", "--dataset", own_graph, "--hidden", 8, 8, "--local-steps", 3)
     train = (*fixed, "--method", "parts", "--sub-gcns", 4, "--epochs", 24, "--out", "run")
-    done = cli(*train)
-    assert "parts, m = 4" in done.stdout, done.stderr
-    assert [done.stderr.count(f"training part {part} of 4:") for part in range(1, 5)] == [1] * 4
-    assert done.stderr.count("the results go to") == 1
+    completed = cli(*train)
+    assert "parts, m = 4" in completed.stdout, completed.stderr
+    for part in range(1, 5):
+        assert completed.stderr.count(f"training part {part} of 4:") == 1
+    assert completed.stderr.count("the results go to") == 1
     assert not (tmp_path / "run/checkpoints").exists()
     record = as_json(*train, "--resume")  # it is finished
     assert (record["steps"], record["rounds"]) == (24, 2)
     assert "parts, m = 4" in (tmp_path / "run/report.html").read_text()
     assert as_json("evaluate", "run")["test"] == record["test"]
     assert "is of another run: " in cli(*train, "--lr", 0.5, "--resume").stderr
-    whole = as_json(*fixed, "--init", "run", "--epochs", 1, "--lr", 1e-9, "--out", "whole")
-    assert whole["test"] == record["test"], "it goes on from there, with the norm of that run"
+    trained_on = as_json(*fixed, "--init", "run", "--epochs", 1, "--lr", 1e-9, "--out", "whole")
+    assert trained_on["test"] == record["test"], "it goes on from there, with the norm of that run"
     other = cli(*fixed, "--init", "run", "--epochs", 1, "--norm", "batch", "--out", "other")
-    assert (other.returncode, "give --norm layer" in other.stderr) == (2, True)
+    assert other.returncode == 2
+    assert "give --norm layer" in other.stderr
 
 
 def test_a_budget_ends_with_a_wide_model(
     cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path
 ) -> None:
     train = (
-        "train",
-        "--dataset",
-        own_graph,
-        "--hidden",
-        256,
-        256,
-        "--budget",
-        "15s",
-        "--out",
-        "run",
-    )
+        "train", "--dataset", own_graph, "--hidden", 256, 256, "--budget", "15s",
+        "--out", "run",
+    )  # fmt: skip
     record = as_json(*train)
     assert record["budget"]["sub_gcns"] in (1, 2)
     assert record["config"]["training"]["budget"] == 15
@@ -481,7 +444,7 @@ def test_a_budget_ends_with_a_wide_model(
     assert cli("list", ".").returncode == 0
 
 
-def test_the_commit_and_whether_files_differ(
+def test_the_commit_is_recorded_and_whether_files_differ_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def git(*words: str) -> str:

@@ -1,6 +1,4 @@
-"""Runs in processes of their own are the runs that they are alone, in the order of the seeds; any
-may be killed.
-"""
+"""Runs in processes of their own are the runs that they are alone, and any may be killed."""
 
 import multiprocessing
 import os
@@ -27,7 +25,7 @@ def config(m: int = 2, method: str = "gist", seed: int = 0) -> RunConfig:
 
 
 def pretended(config: RunConfig) -> Record:
-    """A run that tells its process, as its id; with m = 3 it is refused, with m = 4 killed."""
+    """A run that tells the id of its process; with m = 3 it is refused, with m = 4 killed."""
     if config.sub_gcns == 3:
         raise InputError("lr is -1")
     if config.sub_gcns == 4:
@@ -67,30 +65,29 @@ def test_others_go_on_after_one_that_is_killed(
     assert len(processes | {str(os.getpid())}) == 3, "each has its own"
 
 
-def test_they_end_as_they_do_alone_and_are_done_once(
+def test_runs_end_as_they_do_alone_and_are_trained_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = [config(1, seed=1), config(1), config(2), config(2, "ensemble")]
+    configs = [config(1, seed=1), config(1), config(2), config(2, "ensemble")]
     store = RunStore(tmp_path, "data")
     with monkeypatch.context() as patch:
         patch.setattr(store, "train", killed_with_one)
         with refused("1 run was killed: gist, m = 1, seed 0", "run the same command again"):
-            store.run_all(wanted[1:], "runs")
-    assert [store.get(run) is not None for run in wanted] == [False, False, True, True]
-    records = store.run_all(wanted, "runs")
+            store.run_all(configs[1:], "runs")
+    assert [store.get(run) is not None for run in configs] == [False, False, True, True]
+    records = store.run_all(configs, "runs")
     graph = load("digits")
-    for run, record in zip(wanted, records, strict=True):
+    for run, record in zip(configs, records, strict=True):
         result = run.fit(run.trainer(graph.num_features, graph.num_classes), graph, progress=False)
         assert quiet(record.history) == quiet(result.history)
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert all(path.suffix == ".json" for path in kept)  # no checkpoints are left
-    assert "-seed1-" in max(kept, key=lambda path: kept[path]).name, (
-        "the run with seed 1 is trained last"
-    )
-    assert store.run_all(wanted, "runs") == records
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == kept
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert all(path.suffix == ".json" for path in times)  # no checkpoints are left
+    last_trained = max(times, key=lambda path: times[path])
+    assert "-seed1-" in last_trained.name
+    assert store.run_all(configs, "runs") == records
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
     for setting, value in (("runner", "fused"), ("inductive", True), ("standardise", False)):
-        assert store.get(replace(wanted[2], **{setting: value})) is None, "it is another run"
-    for path in kept:
+        assert store.get(replace(configs[2], **{setting: value})) is None, "it is another run"
+    for path in times:
         path.write_text(path.read_text()[:100])  # cut short: done again
-    assert [store.get(run) for run in wanted] == [None] * 4
+    assert [store.get(run) for run in configs] == [None] * 4

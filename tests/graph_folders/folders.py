@@ -38,11 +38,11 @@ def some_graph(nodes: int = 40, edges: int = 300, seed: int = 0, **changes: Any)
     )
 
 
-def put(path: Path, place: Any, value: int) -> None:
+def write_value(path: Path, index: Any, value: int) -> None:
     """Change a value; the header and the size stay."""
     array = np.load(path)
     begin = path.stat().st_size - array.nbytes
-    array[place] = value
+    array[index] = value
     path.write_bytes(path.read_bytes()[:begin] + array.tobytes())
 
 
@@ -63,23 +63,21 @@ def csv_tables(graph: Graph, folder: Path, suffix: str = ".csv") -> tuple[Path, 
     header = ",".join(["node", *names, *(f"f{k}" for k in range(graph.num_features)), "split"])
     rows = []
     for node in range(graph.num_nodes):
-        values = [
-            node,
-            *(int(v) for v in labels[node]),
-            *(repr(float(v)) for v in graph.x[node]),
-            split[node],
-        ]
-        rows.append(",".join(map(str, values)))
+        y = [int(label) for label in labels[node]]
+        x = [float(value) for value in graph.x[node]]
+        rows.append(",".join(map(str, [node, *y, *x, split[node]])))
     paths = folder / f"edges{suffix}", folder / f"nodes{suffix}"
-    for path, lines in zip(paths, (["target,source", *edges], [header, *rows]), strict=True):
+    tables_of_lines = (["target,source", *edges], [header, *rows])
+    for path, lines in zip(paths, tables_of_lines, strict=True):
         data = "".join(f"{line}\n" for line in lines).encode()
         path.write_bytes(gzip.compress(data) if suffix.endswith(".gz") else data)
     return paths
 
 
 def parquet_tables(graph: Graph, folder: Path, lists: bool) -> tuple[Path, Path]:
-    """Write the edges and the nodes as Parquet, with columns of lists or one column for each
-    feature.
+    """Write the edges and the nodes as Parquet.
+
+    Features are in a column of lists, or in one column each.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -96,9 +94,13 @@ def parquet_tables(graph: Graph, folder: Path, lists: bool) -> tuple[Path, Path]
     y = graph.y.numpy()
     if lists:
         columns["x"] = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
-        columns["y"] = y if y.ndim == 1 else pa.array(y.tolist())
     else:
         columns |= {f"f{k}": x[:, k] for k in range(x.shape[1])}
-        columns |= {"y": y} if y.ndim == 1 else {f"y{k}": y[:, k] for k in range(y.shape[1])}
+    if y.ndim == 1:
+        columns["y"] = y
+    elif lists:
+        columns["y"] = pa.array(y.tolist())
+    else:
+        columns |= {f"y{k}": y[:, k] for k in range(y.shape[1])}
     pq.write_table(pa.table(columns), folder / "nodes.parquet", row_group_size=9)
     return folder / "edges.parquet", folder / "nodes.parquet"

@@ -1,6 +1,4 @@
-"""Bad input of each kind and each source: one line that names the place, and nothing left
-behind.
-"""
+"""Bad input of any source is refused in one line that names the place, and leaves nothing."""
 
 import gzip
 import sys
@@ -17,12 +15,12 @@ from tests.helpers.refusals import refused
 from .folders import csv_tables, parquet_tables, small_steps, some_graph
 
 
-def refuses(place: Path, source: Any, *parts: str, **options: Any) -> None:
+def refuses(root: Path, source: Any, *parts: str, **options: Any) -> None:
     """Expect an error, and the same files as before."""
-    before = sorted(place.rglob("*"))
+    before = sorted(root.rglob("*"))
     with small_steps(), refused(*parts):
-        convert(source, place / "made", **options)
-    assert sorted(place.rglob("*")) == before
+        convert(source, root / "made", **options)
+    assert sorted(root.rglob("*")) == before
 
 
 LINES = [
@@ -100,18 +98,19 @@ LINES = [
 ]
 
 
-def test_lines_of_a_table(tmp_path: Path) -> None:
-    paths = dict(zip(("edges", "nodes"), csv_tables(some_graph(), tmp_path), strict=True))
+def test_a_wrong_line_of_a_table_is_refused_with_its_place(tmp_path: Path) -> None:
+    edges, nodes = csv_tables(some_graph(), tmp_path)
+    paths = {"edges": edges, "nodes": nodes}
     for file, line, text, message in LINES:
-        whole = paths[file].read_text()
-        lines = whole.splitlines()
+        text_before = paths[file].read_text()
+        lines = text_before.splitlines()
         lines[line - 1] = text
         paths[file].write_text("\n".join(lines) + "\n")
-        refuses(tmp_path, paths["edges"], str(tmp_path), message, nodes=paths["nodes"])
-        paths[file].write_text(whole)
+        refuses(tmp_path, edges, str(tmp_path), message, nodes=nodes)
+        paths[file].write_text(text_before)
 
 
-def test_tables_that_are_none(tmp_path: Path) -> None:
+def test_tables_that_are_missing_or_empty_are_refused(tmp_path: Path) -> None:
     edges, nodes = csv_tables(some_graph(), tmp_path)
     refuses(tmp_path, edges, "give the table of nodes as well: --nodes TABLE")
     refuses(tmp_path, "digits", "leave --nodes out", nodes=nodes)
@@ -133,11 +132,11 @@ def test_tables_that_are_none(tmp_path: Path) -> None:
     )
 
 
-def test_a_table_that_is_cut_or_no_text(tmp_path: Path) -> None:
+def test_a_table_that_is_cut_or_no_text_is_refused(tmp_path: Path) -> None:
     edges, nodes = csv_tables(some_graph(), tmp_path, suffix=".csv.gz")
-    whole = edges.read_bytes()
+    content_before = edges.read_bytes()
     for content in (
-        whole[: len(whole) // 2],
+        content_before[: len(content_before) // 2],
         gzip.compress(b"source,target\n1,\xff\xfe\n"),
         b"source,target\n1,2\n",
     ):
@@ -161,7 +160,7 @@ ROWS: list[tuple[str, list[Any], str]] = [
 ]
 
 
-def test_rows_in_parquet(tmp_path: Path) -> None:
+def test_a_wrong_value_in_parquet_is_refused_with_its_node(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -189,9 +188,9 @@ def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
             )
 
 
-def test_raw_files_of_ogb(tmp_path: Path) -> None:
+def test_wrong_raw_files_of_ogb_are_refused(tmp_path: Path) -> None:
     raw = tmp_path / "ogbn_mine"
-    for file, rows, said in (
+    for file, rows, message in (
         (
             "raw/edge",
             b"0,1\n1,20\n",
@@ -203,6 +202,6 @@ def test_raw_files_of_ogb(tmp_path: Path) -> None:
     ):
         ogb(raw, "time", 20)
         (raw / f"{file}.csv.gz").write_bytes(gzip.compress(rows))
-        refuses(tmp_path, raw, str(raw), said)
+        refuses(tmp_path, raw, str(raw), message)
     (raw / "split" / "time" / "test.csv.gz").unlink()
     refuses(tmp_path, raw, "test.csv.gz: no such file")

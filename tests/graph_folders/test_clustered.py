@@ -28,9 +28,10 @@ from .folders import some_graph
 def assert_renumbered(source: Path, made: Path) -> None:
     """The folder is the graph of the other one with new numbers."""
     assert verify(made)
-    ours, theirs = (Manifest.read(folder) for folder in (made, source))
-    assert ours.arrays.keys() == {*theirs.arrays, "node", "cluster_ptr"}
-    assert all(ours.arrays[name].dtype == entry.dtype for name, entry in theirs.arrays.items())
+    manifest, before = (Manifest.read(folder) for folder in (made, source))
+    assert manifest.arrays.keys() == {*before.arrays, "node", "cluster_ptr"}
+    for name, entry in before.arrays.items():
+        assert manifest.arrays[name].dtype == entry.dtype
     node, ptr = (
         torch.from_numpy(np.load(made / f"{name}.npy")) for name in ("node", "cluster_ptr")
     )
@@ -60,17 +61,17 @@ def test_any_graph_is_the_same_with_new_numbers(
 ) -> None:
     graph = with_data(graph, 0) if data.draw(st.booleans()) else graph
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
+        root = Path(name)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(partitioning, "_MOST", data.draw(st.integers(64, 1000)))
             patch.setattr(metis, "metis_clusters", metis.partition_here)
-            convert(graph, place / "graph")
+            convert(graph, root / "graph")
             count = data.draw(st.integers(1, graph.num_nodes))
-            made = partition_folder(place / "graph", place / "made", count, method=method, seed=3)
-        assert not list(place.glob(f"{TEMPORARY}*"))
-        assert_renumbered(place / "graph", place / "made")
+            made = partition_folder(root / "graph", root / "made", count, method=method, seed=3)
+        assert not list(root.glob(f"{TEMPORARY}*"))
+        assert_renumbered(root / "graph", root / "made")
         number = np.arange(len(made.sizes)).repeat(made.sizes)  # of each node's cluster
-        source, target = load(place / "made").edge_index.numpy()
+        source, target = load(root / "made").edge_index.numpy()
         assert made.method == method
         assert made.edges_inside == (number[source] == number[target]).mean()
         assert len(number) == graph.num_nodes
@@ -107,7 +108,7 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     convert(some_graph(), graph)
     partition_folder(graph, made, 4, method="random")
-    for source, out, options, said in (
+    for source, out, options, message in (
         (made, other, {}, f"{made} is in clusters already"),
         (graph, tmp_path / "made" / ".." / "graph", {}, "graph is there already"),
         (graph, other, {"clusters": 41}, "clusters is 41, expected an integer"),
@@ -120,7 +121,7 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
         (graph, other, {"memory": 1000}, "memory is 1,000 bytes; expected at least"),
         (tmp_path / "no", other, {}, f"{tmp_path / 'no'} has no manifest.json"),
     ):
-        with refused(said):
+        with refused(message):
             partition_folder(source, out, **{"clusters": 4, **options})
     (graph / "x.npy").write_bytes((graph / "x.npy").read_bytes()[:-1])
     with refused("x.npy"):

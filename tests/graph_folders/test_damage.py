@@ -17,7 +17,7 @@ from gistgnn.sampling import whole_graph
 from tests.helpers.clustered_folders import make_clustered
 from tests.helpers.refusals import refused
 
-from .folders import put, some_graph
+from .folders import some_graph, write_value
 
 
 @pytest.fixture
@@ -29,16 +29,16 @@ def made(tmp_path: Path) -> Path:
 def test_an_array_that_is_another_one_is_refused(made: Path) -> None:
     for name in Manifest.read(made).arrays:
         path = made / f"{name}.npy"
-        whole = path.read_bytes()
+        content_before = path.read_bytes()
         array = np.load(path)
-        # of the same size
+        # The other array has the same size.
         np.save(path, array.view({1: np.int8, 4: np.uint32, 8: np.float64}[array.itemsize]))
         with refused(str(path), "is not the", MANIFEST, "convert the graph again"):
             load(made)
         np.save(path, np.empty(array.shape, object), allow_pickle=True)
         with refused(str(path)):
             load(made)
-        path.write_bytes(whole)
+        path.write_bytes(content_before)
 
 
 CHANGES: tuple[Callable[[dict[str, Any]], Any], ...] = (
@@ -53,13 +53,13 @@ CHANGES: tuple[Callable[[dict[str, Any]], Any], ...] = (
 
 def test_a_manifest_that_was_changed_is_refused(made: Path) -> None:
     path = made / MANIFEST
-    whole = path.read_text()
+    text_before = path.read_text()
     manifest = Manifest.read(made)
-    path.write_text(whole.replace("\n ", "\n\t", 1))  # a blank for another blank
+    path.write_text(text_before.replace("\n ", "\n\t", 1))  # a blank for another blank
     with refused(MANIFEST):
         load(made)
     for change in CHANGES:
-        record = json.loads(whole)
+        record = json.loads(text_before)
         change(record)
         path.write_text(json.dumps(record))
         with refused(str(path), "is damaged", "convert the graph again"):
@@ -83,19 +83,19 @@ VALUES = [
 
 
 def test_wrong_values_of_nodes_are_refused_when_a_folder_is_opened(made: Path) -> None:
-    for name, place, value, message in VALUES:
+    for name, index, value, message in VALUES:
         path = made / f"{name}.npy"
-        whole = path.read_bytes()
-        put(path, place, value)
+        content_before = path.read_bytes()
+        write_value(path, index, value)
         with refused(".npy is damaged: it ", message):
             load(made)
-        path.write_bytes(whole)
+        path.write_bytes(content_before)
 
 
 def test_an_edge_from_no_node_is_refused_when_it_is_read(tmp_path: Path) -> None:
     convert(some_graph(), tmp_path / "graph")
     for value in (-1, 40, 2**31 - 1, -(2**31)):
-        put(tmp_path / "graph" / "col.npy", 150, value)
+        write_value(tmp_path / "graph" / "col.npy", 150, value)
         with refused(f"node {value}", "0 to 39"):
             whole_graph(load(tmp_path / "graph"))
         with refused(f"an edge begins at node {value}"):

@@ -1,6 +1,4 @@
-"""What is computed once and kept beside a graph: it is never taken for another graph, and old files
-go.
-"""
+"""What is computed once for a graph is never taken for another graph, and old files go."""
 
 import os
 import shutil
@@ -31,7 +29,7 @@ from tests.cli.in_process import refused, run
 from tests.helpers.clustered_folders import make_clustered
 from tests.helpers.flips import flipped
 
-from .folders import put, some_graph
+from .folders import some_graph, write_value
 
 
 def weighted_graph() -> Graph:
@@ -49,16 +47,14 @@ def expected_product(graph: Graph) -> Tensor:
     return (dense @ graph.x.double()).float()
 
 
-def with_first(tensor: Tensor, place: int) -> Tensor:
+def incremented(tensor: Tensor, index: int) -> Tensor:
     changed = tensor.clone()
-    changed.view(-1)[place] += 1
+    changed.view(-1)[index] += 1
     return changed
 
 
 def permuted(graph: Graph) -> Graph:
-    """The features of two nodes change places, so that all sums over the features are as they
-    were.
-    """
+    """The graph whose features of two nodes change places, so that all their sums stay."""
     order = torch.arange(graph.num_nodes)
     order[[18, 19]] = order[[19, 18]]
     return replace(graph, x=graph.x[order])
@@ -75,9 +71,9 @@ CHANGES: dict[str, Callable[[Graph], Graph]] = {
     "weights": lambda graph: replace(graph, edge_weight=torch.ones(graph.num_edges)),
     "no weights": lambda graph: replace(graph, edge_weight=None),
     "one weight": lambda graph: replace(
-        graph, edge_weight=with_first(graph.edge_data["edge_weight"], 150)
+        graph, edge_weight=incremented(graph.edge_data["edge_weight"], 150)
     ),
-    "x in the middle": lambda graph: replace(graph, x=with_first(graph.x, 60)),
+    "x in the middle": lambda graph: replace(graph, x=incremented(graph.x, 60)),
     "nodes permuted": permuted,
     "edges": rewired,
     "x scaled": lambda graph: Standardisation.of(graph).graph(graph),
@@ -103,7 +99,7 @@ def test_a_file_that_was_changed_under_its_manifest_is_another_graph(tmp_path: P
     assert whole_graph(before).product("gcn").shape == before.x.shape  # type: ignore[misc]
     digests = before.digests()
     del before
-    put(tmp_path / "graph" / "x.npy", (20, 1), 9)
+    write_value(tmp_path / "graph" / "x.npy", (20, 1), 9)
     after = load(tmp_path / "graph")
     torch.testing.assert_close(whole_graph(after).product("gcn"), expected_product(after))  # type: ignore[misc]
     assert {name for name, digest in after.digests().items() if digest != digests[name]} == {
@@ -118,31 +114,33 @@ def test_a_mapped_graph_has_the_digests_of_the_same_graph_in_memory(
     graph, _ = make_clustered(weighted_graph(), 4, tmp_path / "graph")
     stored = load(tmp_path / "graph")
     if scaled:
-        graph, stored = (Standardisation.of(each).graph(each) for each in (graph, stored))
+        graph = Standardisation.of(graph).graph(graph)
+        stored = Standardisation.of(stored).graph(stored)
     expected = {**graph.digests(), "clusters": stored.digests()["clusters"]}
     assert stored.digests() == expected
     shutil.copytree(tmp_path / "graph", tmp_path / "copied")
-    assert Standardisation.of(load(tmp_path / "copied")).graph(
-        load(tmp_path / "copied")
-    ).digests() == (expected if scaled else Standardisation.of(stored).graph(stored).digests())
+    copied = load(tmp_path / "copied")
+    if not scaled:
+        expected = Standardisation.of(stored).graph(stored).digests()
+    assert Standardisation.of(copied).graph(copied).digests() == expected
 
 
 def test_a_digest_is_of_type_shape_and_values() -> None:
     x = torch.arange(12.0).reshape(3, 4)
     same = [x.clone(), x.t().contiguous().t(), torch.cat([x, x])[:3]]
-    others = [
+    different = [
         x.double(),
         x.reshape(4, 3),
         x.t(),
-        with_first(x, 11),
+        incremented(x, 11),
         x.to_sparse_csr(),
         x.bfloat16(),
         x.flatten(),
     ]
-    others += [torch.tensor(1.0), torch.tensor(True), torch.empty(0, 4)]
-    assert {tensor_digest(each) for each in same} == {tensor_digest(x)}
-    digests = {tensor_digest(each) for each in (x, *others)}
-    assert len(digests) == 1 + len(others)
+    different += [torch.tensor(1.0), torch.tensor(True), torch.empty(0, 4)]
+    assert {tensor_digest(tensor) for tensor in same} == {tensor_digest(x)}
+    digests = {tensor_digest(tensor) for tensor in (x, *different)}
+    assert len(digests) == 1 + len(different)
     nan = torch.tensor([float("nan"), 1])
     assert tensor_digest(nan) == tensor_digest(nan.clone())
 
@@ -193,7 +191,7 @@ def test_a_command_lists_and_removes_what_is_kept(
     make_clustered(weighted_graph(), 4, tmp_path / "graph")
     arrays = {path.name for path in (tmp_path / "graph").iterdir()}
     graph = load(tmp_path / "graph")
-    held = Standardisation.of(graph).graph(graph)
+    scaled = Standardisation.of(graph).graph(graph)
     whole_graph(graph).product("gcn")  # type: ignore[misc]
     cluster(graph.edges, 40, 4, "stream", 0)
     cluster(rewired(graph).edges, 40, 4, "stream", 0)
@@ -206,8 +204,8 @@ def test_a_command_lists_and_removes_what_is_kept(
     with flipped(product, 200):
         refused(capsys, f"{product} is damaged", "datasets", tmp_path / "graph", "--verify")
     assert run("datasets", tmp_path / "graph", "--clear-cache") == 0
-    assert "left " in capsys.readouterr().out  # `held` is mapped by this process
-    del held
+    assert "left " in capsys.readouterr().out  # `scaled` is mapped by this process
+    del scaled
     assert run("datasets", tmp_path / "graph", "--clear-cache") == 0
     assert {path.name for path in (tmp_path / "graph").iterdir() if path.name[0] != "."} == arrays
     assert len(list(cache_folder.glob("clusters-*.npz"))) == 1  # the other graph's

@@ -1,5 +1,6 @@
-"""Conversions and partitions that are killed or find the disk full leave nothing; the same command
-starts again.
+"""Conversions and partitions that are killed or find the disk full leave nothing.
+
+The same command starts again.
 """
 
 import contextlib
@@ -28,9 +29,9 @@ from tests.helpers.refusals import refused
 from .folders import csv_tables, npz, small_steps, some_graph
 
 
-def slowly(place: str) -> None:
+def slowly(root: str) -> None:
     """Convert and partition in many small steps, so that a kill finds it anywhere."""
-    folder = Path(place)
+    folder = Path(root)
     (folder / "started").touch()
     with small_steps(numbers=300, edges=2000), pytest.MonkeyPatch.context() as patch:
         patch.setattr(metis, "metis_clusters", metis.partition_here)
@@ -41,7 +42,8 @@ def slowly(place: str) -> None:
         partition_folder(folder / "made", folder / "clusters", 40, method="stream")
 
 
-def whole(folder: Path) -> bool:
+def is_absent_or_complete(folder: Path) -> bool:
+    """Whether a folder is not there, or has files that all fit their checksums."""
     return not folder.exists() or verify(folder) > 0
 
 
@@ -59,8 +61,8 @@ def test_a_kill_leaves_nothing_half_made(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
             kills += 1
         process.communicate()
-        assert whole(tmp_path / "made")
-        assert whole(tmp_path / "clusters")
+        assert is_absent_or_complete(tmp_path / "made")
+        assert is_absent_or_complete(tmp_path / "clusters")
     assert kills
     assert not list(tmp_path.glob(f"{TEMPORARY}convert*"))
     (tmp_path / "other").mkdir()
@@ -72,43 +74,52 @@ def test_a_kill_leaves_nothing_half_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
+    ("failure", "error", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), InputError, "No space left"),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+    ],
+    ids=["failure0", "failure1"],
 )
 def test_a_failure_at_every_write_leaves_nothing(
-    failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failure: BaseException,
+    error: type[BaseException],
+    message: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # calls
     path = npz(some_graph(), tmp_path / "graph.npz")
-    left = 10**6
-    most = 10**6
+    writes = 0
+    writes_allowed = 10**6
 
-    def failing(real: Any) -> Any:
-        def run(*args: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left < 0:
+    def failing(write: Any) -> Any:
+        """The function, which fails once as many writes were made as are allowed."""
+
+        def counted(*args: Any) -> Any:
+            nonlocal writes
+            if writes == writes_allowed:
                 raise failure
-            return real(*args)
+            writes += 1
+            return write(*args)
 
-        return run
+        return counted
 
     for name in ("append", "finish"):
         monkeypatch.setattr(ArrayWriter, name, failing(getattr(ArrayWriter, name)))
     convert(path, tmp_path / "whole")
     assert_equal(load(tmp_path / "whole"), some_graph())
-    writes = most - left
-    assert writes > 8
-    for calls in range(writes):
-        left = calls
-        with pytest.raises(
-            (InputError, KeyboardInterrupt), match="No space left" if failure.args else ""
-        ):
+    all_writes = writes
+    assert all_writes > 8
+    for number in range(all_writes):
+        writes = 0
+        writes_allowed = number
+        with pytest.raises(error, match=message):
             convert(path, tmp_path / "made")
         assert sorted(file.name for file in tmp_path.iterdir()) == ["graph.npz", "whole"]
 
 
 def test_another_process_that_makes_the_folder_is_refused(tmp_path: Path) -> None:
-    # not the singleton of this process: as in another one
+    # The lock is not the singleton of this process, but as another one has it.
     with FileLock(tmp_path / ".gistgnn-made.lock"):
         (tmp_path / ".gistgnn-made.lock").write_text("process 7")
         with refused("made is being written by process 7", "choose another folder"):
@@ -118,9 +129,9 @@ def test_another_process_that_makes_the_folder_is_refused(tmp_path: Path) -> Non
 ALLOWED = 300 * 2**20  # bytes beside those of the process
 
 
-def within_memory(place: str, command: str) -> None:
+def within_memory(root: str, command: str) -> None:
     """Convert or partition a graph of more than the memory that is allowed beside the process."""
-    folder = Path(place)
+    folder = Path(root)
     allowed = held_bytes() + ALLOWED
     if command == "convert":
         convert("synthetic:papers100m@0.008", folder / "made", memory=allowed)
@@ -129,7 +140,7 @@ def within_memory(place: str, command: str) -> None:
     print(allowed)
 
 
-def test_memory_is_kept_to(tmp_path: Path) -> None:
+def test_no_more_memory_is_taken_than_is_allowed(tmp_path: Path) -> None:
     for command in ("convert", "partition"):  # a process for each, as on the command line
         process = Forked(tmp_path, within_memory, str(tmp_path), command)
         peak = 0

@@ -1,5 +1,6 @@
-"""The files of `gistgnn predict`: each prediction once, under the number that its node had before
-the graph was cut.
+"""The files of `gistgnn predict` have each prediction once, under the old number of its node.
+
+That is its number before the graph was cut.
 """
 
 import csv
@@ -23,14 +24,14 @@ from tests.cli.in_process import run
 from tests.helpers.clustered_folders import make_clustered
 from tests.helpers.facts import facts_of
 
-from .folders import csv_tables, put, some_graph
+from .folders import csv_tables, some_graph, write_value
 
 TRAIN = ("--model", "graphsage", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2)
 NAMES = np.array(['say "no", or', "été", "Ünder"])  # neither the order nor the letters of ASCII
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_pieces_are_put_together(
+def test_pieces_are_written_once_and_under_the_old_numbers(
     several: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prediction_files, "_ROWS", 7)
@@ -50,9 +51,9 @@ def test_pieces_are_put_together(
             facts_of(4, multi_label=several),
             temperature=2.0,
         )
-    found = np.load(tmp_path / "p.npz")
-    assert np.array_equal(found["classes"], labels[back].numpy())
-    np.testing.assert_allclose(found["probabilities"], scores[back].numpy(), rtol=1e-6)
+    written = np.load(tmp_path / "p.npz")
+    assert np.array_equal(written["classes"], labels[back].numpy())
+    np.testing.assert_allclose(written["probabilities"], scores[back].numpy(), rtol=1e-6)
     rows = np.loadtxt(tmp_path / "p.csv", delimiter=",", skiprows=1)
     assert np.array_equal(rows[:, 0], np.arange(50))
     shown = scores[back] if several else scores.gather(1, labels.unsqueeze(1))[back]
@@ -61,7 +62,7 @@ def test_pieces_are_put_together(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "p.npz"]
 
 
-def test_outputs_of_the_first_nodes_alone() -> None:
+def test_first_outputs_are_those_of_the_first_nodes_alone() -> None:
     logits = torch.randn(10, 3)
     for pieces in (
         [(slice(0, 4), logits[:4]), (slice(4, 10), logits[4:])],
@@ -73,8 +74,8 @@ def test_outputs_of_the_first_nodes_alone() -> None:
                 for places, output in first_outputs(pieces, nodes)
                 for node, row in zip(places, output, strict=True)
             }
-            given = (torch.arange(10)[places].tolist() for places, _ in pieces)
-            assert rows.keys() == {node for numbers in given for node in numbers if node < nodes}
+            numbers = torch.cat([torch.arange(10)[places] for places, _ in pieces])
+            assert rows.keys() == set(numbers[numbers < nodes].tolist())
             assert all(torch.equal(row, logits[node]) for node, row in rows.items())
 
 
@@ -88,30 +89,20 @@ def test_the_command_gives_nodes_their_old_numbers(
     same, clusters = make_clustered(some_graph(120, 900), 6, tmp_path / "folder")
     save_file(same, tmp_path / "same.npz")
     succeeds(
-        "train",
-        "--dataset",
-        tmp_path / "folder",
-        "--sampler",
-        "clusters",
-        *TRAIN,
-        "--out",
-        tmp_path / "run",
-    )
+        "train", "--dataset", tmp_path / "folder", "--sampler", "clusters", *TRAIN,
+        "--out", tmp_path / "run",
+    )  # fmt: skip
     for name, dataset in (("folder", "folder"), ("memory", "same.npz")):
         succeeds(
-            "predict",
-            tmp_path / "run",
-            "--dataset",
-            tmp_path / dataset,
-            "--output",
-            tmp_path / f"{name}.npz",
-        )
+            "predict", tmp_path / "run", "--dataset", tmp_path / dataset,
+            "--output", tmp_path / f"{name}.npz",
+        )  # fmt: skip
     one, other = (np.load(tmp_path / f"{name}.npz") for name in ("folder", "memory"))
     np.testing.assert_allclose(
         one["probabilities"][clusters.order.numpy()], other["probabilities"], atol=1e-6
     )
     assert np.array_equal(one["classes"][clusters.order.numpy()], other["classes"])
-    put(tmp_path / "folder" / "node.npy", 3, 7)
+    write_value(tmp_path / "folder" / "node.npy", 3, 7)
     damaged = ("--dataset", tmp_path / "folder", "--output", tmp_path / "damaged.npz")
     assert run("predict", tmp_path / "run", *damaged) == 2
     assert "node.npy is damaged: it does not hold every node once" in capsys.readouterr().err
@@ -141,12 +132,12 @@ def test_classes_that_are_texts_keep_their_names(
     edges, nodes = csv_tables(graph, tmp_path)
     with nodes.open(newline="") as file:
         header, *rows = csv.reader(file)
+    for row, text in zip(rows, texts, strict=True):
+        row[1] = text
     with nodes.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(
-            [header, *([row[0], text, *row[2:]] for row, text in zip(rows, texts, strict=True))]
-        )
+        csv.writer(file).writerows([header, *rows])
     succeeds("convert", edges, tmp_path / "folder", "--nodes", nodes)
-    found = []
+    classes = []
     for dataset in ("named.npz", "folder"):
         out = tmp_path / f"run-{dataset}"
         written = tmp_path / f"{dataset}.csv"
@@ -155,13 +146,13 @@ def test_classes_that_are_texts_keep_their_names(
             NAMES
         )
         succeeds("predict", out, "--output", written, "--dataset", tmp_path / dataset)
-        found.append([row["class"] for row in rows_of(written)])
-    assert set(found[0]) <= set(NAMES)
-    assert found[0] == found[1]
+        classes.append([row["class"] for row in rows_of(written)])
+    assert set(classes[0]) <= set(NAMES)
+    assert classes[0] == classes[1]
     save_file(load(tmp_path / "folder"), tmp_path / "again.npz")
     assert load(tmp_path / "again.npz").class_names == tuple(sorted(NAMES))
 
-    # another graph, whose classes have other numbers: two of the names
+    # Another graph has two of the names, so its classes have other numbers.
     few = np.where(texts == NAMES[1], "", texts)
     masks = {name: getattr(graph, name).numpy() & (few != "") for name in ("train", "val", "test")}
     write_npz(tmp_path / "few.npz", some_graph(y=few, **masks), few)
@@ -187,14 +178,14 @@ def test_nodes_keep_the_ids_of_the_tables(tmp_path: Path) -> None:
     edges, nodes = csv_tables(graph, tmp_path)
     succeeds("convert", edges, tmp_path / "plain", "--nodes", nodes)
     ids = [*(f"{10**12 + node}" for node in range(118)), 'Zoë, the "first"', "007"]
-    with edges.open() as one, nodes.open() as other:
-        (ends, *pairs) = csv.reader(one)
-        (header, *rows) = csv.reader(other)
-    with edges.open("w") as one, nodes.open("w") as other:
-        csv.writer(one).writerows(
-            [ends, *([f" {ids[int(end)]}" for end in pair] for pair in pairs)]
-        )
-        csv.writer(other).writerows([header, *([ids[int(row[0])], *row[1:]] for row in rows)])
+    with edges.open() as edge_file, nodes.open() as node_file:
+        ends, *pairs = csv.reader(edge_file)
+        header, *rows = csv.reader(node_file)
+    pairs_of_ids = [[f" {ids[int(end)]}" for end in pair] for pair in pairs]
+    rows_with_ids = [[ids[int(node)], *values] for node, *values in rows]
+    with edges.open("w") as edge_file, nodes.open("w") as node_file:
+        csv.writer(edge_file).writerows([ends, *pairs_of_ids])
+        csv.writer(node_file).writerows([header, *rows_with_ids])
     succeeds("convert", edges, tmp_path / "people", "--nodes", nodes)
     assert load(tmp_path / "people").digests() == load(tmp_path / "plain").digests()
     succeeds(
@@ -204,23 +195,17 @@ def test_nodes_keep_the_ids_of_the_tables(tmp_path: Path) -> None:
         succeeds("convert", tmp_path / name, tmp_path / f"{name} again", "--undirected")
     succeeds("train", "--dataset", tmp_path / "people", *TRAIN, "--out", tmp_path / "run")
     assert json.loads((tmp_path / "run" / "result.json").read_text())["graph"]["name"] == "people"
-    found = {}
+    rows_of_folder = {}
     for name in ("plain", "people", "cut"):
         succeeds(
-            "predict",
-            tmp_path / "run",
-            "--dataset",
-            tmp_path / name,
-            "--output",
-            tmp_path / "p.csv",
-        )
-        found[name] = rows_of(tmp_path / "p.csv")
-        assert [row["node"] for row in found[name]] == (
-            ids if name != "plain" else [str(k) for k in range(120)]
-        )
-    assert all(
-        len({rows["class"] for rows in same}) == 1 for same in zip(*found.values(), strict=True)
-    )
+            "predict", tmp_path / "run", "--dataset", tmp_path / name,
+            "--output", tmp_path / "p.csv",
+        )  # fmt: skip
+        rows_of_folder[name] = rows_of(tmp_path / "p.csv")
+        expected = [str(node) for node in range(120)] if name == "plain" else ids
+        assert [row["node"] for row in rows_of_folder[name]] == expected
+    plain, people, cut = ([row["class"] for row in rows] for rows in rows_of_folder.values())
+    assert plain == people == cut
     # Folders that are made of these, with other edges.
     of_node = {}
     for name in ("people again", "cut again"):

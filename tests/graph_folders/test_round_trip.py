@@ -1,3 +1,5 @@
+"""A graph of any source comes back from its folder as it was."""
+
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,11 @@ from tests.helpers.refusals import refused
 from .folders import csv_tables, npz, parquet_tables, small_steps, some_graph
 
 
-def folder(place: Path, source: Any, **options: Any) -> Graph:
-    convert(source, place / "made", **options)
-    verify(place / "made")
-    assert not list(place.glob(f"{TEMPORARY}*"))
-    return load(place / "made")
+def converted(root: Path, source: Any, **options: Any) -> Graph:
+    convert(source, root / "made", **options)
+    verify(root / "made")
+    assert not list(root.glob(f"{TEMPORARY}*"))
+    return load(root / "made")
 
 
 @pytest.mark.parametrize(
@@ -34,25 +36,31 @@ def folder(place: Path, source: Any, **options: Any) -> Graph:
 @given(graph=graphs(), steps=st.integers(1, 9))
 def test_any_graph_comes_back_from_any_file(form: str, graph: Graph, steps: int) -> None:
     with tempfile.TemporaryDirectory() as name, small_steps(steps, steps):
-        place = Path(name)
+        root = Path(name)
         nodes = None
-        assert_equal(folder(place / "memory", graph), graph)
+        assert_equal(converted(root / "memory", graph), graph)
         if form in (".npz", ".pt"):
-            source = place / f"mine{form}"
-            save_file(graph, source) if form == ".npz" else torch.save(as_data(graph), source)
-            assert [path.name for path in place.iterdir() if path.is_file()] == [source.name]
+            source = root / f"mine{form}"
+            if form == ".npz":
+                save_file(graph, source)
+            else:
+                torch.save(as_data(graph), source)
+            assert [path.name for path in root.iterdir() if path.is_file()] == [source.name]
         elif form.endswith(".parquet"):
-            source, nodes = parquet_tables(graph, place, lists="lists" in form)
+            source, nodes = parquet_tables(graph, root, lists="lists" in form)
         else:
-            source, nodes = csv_tables(graph, place, suffix=form)
+            source, nodes = csv_tables(graph, root, suffix=form)
         if form == ".npz" or tells_classes(graph):
-            made = folder(place, source, nodes=nodes)
+            made = converted(root, source, nodes=nodes)
             assert_equal(made, graph)
             assert made.name == ("made" if nodes else "mine")
-            assert nodes or load(str(source)).digests() == graph.digests()
+            if not nodes:
+                assert load(str(source)).digests() == graph.digests()
 
 
-def test_forms_of_text(tmp_path: Path) -> None:
+def test_text_may_be_in_parts_and_have_quotes_blank_lines_and_a_byte_order_mark(
+    tmp_path: Path,
+) -> None:
     graph = some_graph()
     edges, nodes = csv_tables(graph, tmp_path)
     header, *rows = edges.read_text().splitlines()
@@ -61,14 +69,14 @@ def test_forms_of_text(tmp_path: Path) -> None:
         (tmp_path / "parts" / f"{part}.csv").write_text(
             "\n".join([header, *rows[part::3], *rows[:50], ""])
         )
-    assert_equal(folder(tmp_path / "of folder", tmp_path / "parts", nodes=nodes), graph)
+    assert_equal(converted(tmp_path / "of folder", tmp_path / "parts", nodes=nodes), graph)
     edges.write_text("\ufeff" + edges.read_text().replace("\n", "\r\n\r\n"), encoding="utf-8")
     nodes.write_text(nodes.read_text().replace("train", '"train"'))
     with small_steps():
-        assert_equal(folder(tmp_path, edges, nodes=nodes), graph)
-        both = torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1)
-        made = folder(tmp_path / "both", edges, nodes=nodes, undirected=True)
-        assert_equal(made, some_graph(edge_index=both))
+        assert_equal(converted(tmp_path, edges, nodes=nodes), graph)
+        both_ways = torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1)
+        made = converted(tmp_path / "both", edges, nodes=nodes, undirected=True)
+        assert_equal(made, some_graph(edge_index=both_ways))
 
 
 def test_edge_data_keeps_its_edges(tmp_path: Path) -> None:
@@ -76,8 +84,8 @@ def test_edge_data_keeps_its_edges(tmp_path: Path) -> None:
     values = {"edge_weight": rng.random(300), "edge_attr": rng.normal(size=(300, 2))}
     for name, value in {**values, "edge_type": rng.integers(0, 4, 300)}.items():
         graph = some_graph(**{name: value})
-        assert_equal(folder(tmp_path / name, graph), graph)
-    assert_equal(folder(tmp_path / "npz", npz(graph, tmp_path / "graph.npz")), graph)
+        assert_equal(converted(tmp_path / name, graph), graph)
+    assert_equal(converted(tmp_path / "npz", npz(graph, tmp_path / "graph.npz")), graph)
     with refused("has edge data", "leave --undirected out"):
         convert(graph, tmp_path / "both", undirected=True)
 
@@ -85,35 +93,35 @@ def test_edge_data_keeps_its_edges(tmp_path: Path) -> None:
 def test_every_source_in_memory_comes_back(tmp_path: Path) -> None:
     graph = some_graph()
     arrays: dict[str, Any] = arrays_of(graph)
-    # as of a transposed array
+    # Arrays that were transposed are stored so.
     arrays |= {key: np.asfortranarray(arrays[key]) for key in ("edge_index", "x")}
     np.savez_compressed(tmp_path / "graph.npz", **arrays)
-    made = folder(tmp_path, tmp_path / "graph.npz")
+    made = converted(tmp_path, tmp_path / "graph.npz")
     assert made.folder == tmp_path / "made"
     assert "edge_index" not in vars(made)  # it is built when something asks for it
     assert_equal(made, graph)
     assert made.edge_index is made.edge_index
     assert made.to("cpu").num_edges == graph.num_edges
-    assert_equal(folder(tmp_path / "again", tmp_path / "made"), graph)
-    assert_equal(folder(tmp_path / "named", "digits"), load("digits"))
+    assert_equal(converted(tmp_path / "again", tmp_path / "made"), graph)
+    assert_equal(converted(tmp_path / "named", "digits"), load("digits"))
     targets = some_graph(y=np.random.default_rng(2).normal(size=(40, 2)), regression=True)
-    assert_equal(folder(tmp_path / "regression", targets), targets)
+    assert_equal(converted(tmp_path / "regression", targets), targets)
 
 
-def test_raw_files_of_ogb_in_text(tmp_path: Path) -> None:
+def test_raw_files_of_ogb_in_text_are_read_as_by_name(tmp_path: Path) -> None:
     raw = tmp_path / "ogbn_arxiv"
     ogb(raw, "time", 20)
-    named = load("ogbn-arxiv", tmp_path)
-    made = folder(tmp_path, raw)
+    by_name = load("ogbn-arxiv", tmp_path)
+    made = converted(tmp_path, raw)
     assert made.name == "ogbn-arxiv"
     assert made.num_classes == 4  # of these files; those of the data set are in OGB's table
     for key in ("x", "edge_index", "y", "train", "val", "test"):
-        assert torch.equal(getattr(made, key), getattr(named, key)), key
-    one_way = folder(tmp_path / "one way", raw, undirected=False)
+        assert torch.equal(getattr(made, key), getattr(by_name, key)), key
+    one_way = converted(tmp_path / "one way", raw, undirected=False)
     assert one_way.num_edges == 20
 
 
-def test_raw_files_of_ogb_as_of_papers100m(tmp_path: Path) -> None:
+def test_raw_files_of_ogb_in_the_form_of_papers100m_are_read(tmp_path: Path) -> None:
     labels = np.where(np.arange(40) < 30, np.arange(40) % 3, -1)
     raw = tmp_path
     graph = some_graph(y=labels, train=[0, 1], val=[2], test=[3])
@@ -127,7 +135,7 @@ def test_raw_files_of_ogb_as_of_papers100m(tmp_path: Path) -> None:
     stored = np.where(labels < 0, np.nan, labels).astype(np.float32)
     np.savez(raw / "raw" / "node-label.npz", node_label=stored[:, None])
     with small_steps():
-        assert_equal(folder(tmp_path, raw, undirected=False), graph)
+        assert_equal(converted(tmp_path, raw, undirected=False), graph)
 
 
 def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:

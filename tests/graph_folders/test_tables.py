@@ -1,6 +1,4 @@
-"""What the columns of a user's tables mean: the graph is the one that Python's csv and NumPy make
-of them.
-"""
+"""The columns of a user's tables mean what Python's csv and NumPy make of them."""
 
 import csv
 import tempfile
@@ -38,30 +36,30 @@ def table(path: Path, columns: Columns, parts: int = 1) -> Path:
         path.mkdir()
     for part, numbers in enumerate(np.array_split(np.arange(len(rows)), parts)):
         file = path / f"part_{part}{path.suffix}" if parts > 1 else path
-        some = [rows[number] for number in numbers]
+        rows_of_part = [rows[number] for number in numbers]
         if path.suffix == ".parquet":
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            arrays = [pa.array([row[k] for row in some]) for k in range(len(names))]
+            arrays = [pa.array([row[k] for row in rows_of_part]) for k in range(len(names))]
             pq.write_table(pa.Table.from_arrays(arrays, names=names), file)
         else:
             with file.open("w", newline="", encoding="utf-8") as opened:
-                csv.writer(opened).writerows([names, *some])
+                csv.writer(opened).writerows([names, *rows_of_part])
     return path
 
 
 def graph_of(
-    place: Path, nodes: Columns, edges: Columns | None = None, suffix: str = ".csv", parts: int = 1
+    root: Path, nodes: Columns, edges: Columns | None = None, suffix: str = ".csv", parts: int = 1
 ) -> Graph:
     """Write tables and convert them."""
     default: Columns = [
         ("source", [edge[0] for edge in RING]),
         ("target", [edge[1] for edge in RING]),
     ]
-    path = table(place / f"nodes{suffix}", nodes, parts)
-    convert(table(place / f"edges{suffix}", edges or default), place / "made", nodes=path)
-    return load(place / "made")
+    path = table(root / f"nodes{suffix}", nodes, parts)
+    convert(table(root / f"edges{suffix}", edges or default), root / "made", nodes=path)
+    return load(root / "made")
 
 
 def nodes_with(
@@ -103,10 +101,9 @@ IDS = {
 def test_any_tables_make_the_graph_that_their_cells_say(
     data: st.DataObject, suffix: str, parts: int
 ) -> None:
-    names = data.draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
-    names = [
-        name for name in names if name not in ("y", "split", "node") and not name[1:].isdigit()
-    ] or ["one"]
+    drawn = data.draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    names = [name for name in drawn if name not in ("y", "split", "node")]
+    names = [name for name in names if not name[1:].isdigit()] or ["one"]
     kinds = ["floats", "whole", "bools"] if suffix == ".parquet" else list(CELLS)
     kind_of = {name: data.draw(st.sampled_from(kinds)) for name in names}
     cells = {
@@ -115,21 +112,17 @@ def test_any_tables_make_the_graph_that_their_cells_say(
     }
     missing = data.draw(st.sampled_from(["", "nan", "NaN", "None", "<NA>", "NA", "null"]))
     labels = data.draw(st.lists(st.sampled_from(LABELS), min_size=2, max_size=4, unique=True))
-    texts = [
-        *labels,
-        *data.draw(st.lists(st.sampled_from([*labels, missing]), min_size=8, max_size=8)),
-    ]
-    texts = [*texts, *labels, *labels, *labels, *labels][:NODES]
+    texts = data.draw(st.lists(st.sampled_from([*labels, missing]), min_size=8, max_size=8))
+    texts = [*labels, *texts, *(labels * 4)][:NODES]  # each label at least once
     texts[6] = labels[0]  # of the validation nodes
     split = ["" if text == missing else SPLIT[node] for node, text in enumerate(texts)]
     name_id = IDS[data.draw(st.sampled_from(list(IDS)))]
-    edges = data.draw(
-        st.lists(st.tuples(*[st.integers(0, NODES - 1)] * 2), min_size=1, max_size=30)
-    )
+    node = st.integers(0, NODES - 1)
+    edges = data.draw(st.lists(st.tuples(node, node), min_size=1, max_size=30))
     with tempfile.TemporaryDirectory() as folder, small_steps():
         ends = [
-            (end, [name_id(edge[k]) for edge in edges])
-            for k, end in enumerate(("source", "target"))
+            ("source", [name_id(source) for source, _ in edges]),
+            ("target", [name_id(target) for _, target in edges]),
         ]
         ids = [("node", [name_id(node) for node in range(NODES)])]
         columns = [*cells.items(), ("y", texts), ("split", split)]
@@ -165,9 +158,8 @@ def test_parts_are_read_in_the_order_of_their_numbers(tmp_path: Path, suffix: st
         graph = graph_of(tmp_path, nodes, edges, suffix, parts=12)
     assert torch.equal(graph.x, x_of(values))
     assert graph.y.tolist() == y.tolist()
-    assert [
-        int(graph.edge_index[1, graph.edge_index[0] == node]) for node in range(120)
-    ] == order.tolist()
+    source, target = graph.edge_index
+    assert target[source.argsort()].tolist() == order.tolist()
 
 
 def test_parts_of_other_types_keep_their_values(tmp_path: Path) -> None:
@@ -194,7 +186,7 @@ def test_the_index_of_pandas_is_no_feature(tmp_path: Path, name: str, suffix: st
     with logged() as notes:
         graph = graph_of(tmp_path, nodes_with((name, index)), ends, suffix)
     assert torch.equal(graph.x, x_of(AGE))
-    # of edges and of nodes
+    # One note is of the edges, and one of the nodes.
     assert sum("is left out" in note and "index=False" in note for note in notes) == 2
 
 
@@ -220,7 +212,7 @@ INDEX: list[tuple[Columns, list[float] | str]] = [
 
 
 @pytest.mark.parametrize(("columns", "expected"), INDEX)
-def test_columns_are_told_apart(
+def test_columns_are_told_apart_by_their_names_and_numbers(
     tmp_path: Path, columns: Columns, expected: list[float] | str
 ) -> None:
     if isinstance(expected, str):
@@ -288,25 +280,20 @@ def test_the_whole_column_says_what_labels_are(
     usual = [label for label, number in zip(labels, expected, strict=True) if number >= 0]
     y = [*labels, *(usual * NODES)][:NODES]
     split = ["", "", "", "", "", *(["train", "val"] * NODES)][:NODES]
-    words = {label for label, number in zip(labels, expected, strict=True) if number < 0} - {
-        "",
-        "-1",
-    }
+    missing = {label for label, number in zip(labels, expected, strict=True) if number < 0}
     with logged() as notes:
         graph = graph_of(tmp_path, nodes_with(y=y, split=split), suffix=suffix)
     assert graph.y[:5].tolist() == expected
     assert graph.class_names == names
-    assert all(any(f"'{word}' (1 nodes)" in note for note in notes) for word in words)
+    for word in missing - {"", "-1"}:
+        assert any(f"'{word}' (1 nodes)" in note for note in notes), word
 
 
-def test_missing_labels_that_are_numbers_in_parquet(tmp_path: Path) -> None:
+def test_missing_numbers_of_labels_in_parquet_are_minus_1(tmp_path: Path) -> None:
     y = [None, float("nan"), *([0.0, 1.0] * 5)]
     split = ["", "", *SPLIT[2:]]
-    assert graph_of(tmp_path, nodes_with(y=y, split=split), suffix=".parquet").y.tolist() == [
-        -1,
-        -1,
-        *([0, 1] * 5),
-    ]
+    graph = graph_of(tmp_path, nodes_with(y=y, split=split), suffix=".parquet")
+    assert graph.y.tolist() == [-1, -1, *([0, 1] * 5)]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -338,9 +325,9 @@ def test_some_of_several_labels_are_missing(tmp_path: Path, suffix: str) -> None
 def test_ids_are_equal_however_they_are_written(
     tmp_path: Path, nodes: list[Any], edges: list[Any]
 ) -> None:
-    more = [f"n{k}" for k in range(NODES - 3)]
-    ids: Columns = [("node", [*nodes, *more])]
-    ends: Columns = [("source", edges), ("target", more[:3])]
+    further_ids = [f"n{k}" for k in range(NODES - 3)]
+    ids: Columns = [("node", [*nodes, *further_ids])]
+    ends: Columns = [("source", edges), ("target", further_ids[:3])]
     graph = graph_of(tmp_path, [*ids, *nodes_with()], ends)
     assert graph.edge_index.tolist() == [[0, 1, 2], [3, 4, 5]]
 

@@ -1,6 +1,4 @@
-"""A graph in a folder trains to the same model, byte for byte, as the same graph in memory; on
-ranks too.
-"""
+"""A graph in a folder trains to the model of the same graph in memory, byte for byte."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,8 @@ NAME = "synthetic:amazon2m@0.001"
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path]:
+def memory_and_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path]:
+    """A graph in memory, and the folder that is made of it."""
     folder = tmp_path_factory.mktemp("graphs") / "made"
     convert(NAME, folder)
     return load(NAME), folder
@@ -38,10 +37,10 @@ def trained(
     model: Any = GraphSAGE,
     widths: tuple[int, ...] = (16, 16),
     epochs: int = 2,
-    **how: Any,
+    **options: Any,
 ) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
     gist = GIST(lambda widths: model(graph.num_features, widths, graph.num_classes), widths, 2)
-    result = gist.fit(graph, epochs=epochs, local_steps=2, progress=False, **how)
+    result = gist.fit(graph, epochs=epochs, local_steps=2, progress=False, **options)
     return gist.model().state_dict(), result.history
 
 
@@ -62,12 +61,14 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_folder_trains_as_memory_does(way: str, both: tuple[Graph, Path]) -> None:
-    stored = load(both[1])
-    (one, scores) = trained(both[0], **WAYS[way])
-    (other, others) = trained(stored, **WAYS[way])
-    assert same(one, other)
-    assert [entry["validation"] for entry in scores] == [entry["validation"] for entry in others]
+def test_a_folder_trains_as_memory_does(way: str, memory_and_folder: tuple[Graph, Path]) -> None:
+    graph, folder = memory_and_folder
+    stored = load(folder)
+    parameters, history = trained(graph, **WAYS[way])
+    parameters_of_folder, history_of_folder = trained(stored, **WAYS[way])
+    assert same(parameters, parameters_of_folder)
+    scores = [entry["validation"] for entry in history]
+    assert scores == [entry["validation"] for entry in history_of_folder]
     if way != "takes an edge_index":
         assert "edge_index" not in vars(stored)  # nothing has asked for it
 
@@ -89,10 +90,13 @@ def trained_on(ranks: Ranks | None, folder: Path) -> dict[str, Any]:
 def test_ranks_map_a_folder_themselves(clustered: bool, tmp_path: Path) -> None:
     graph = some_graph(200, 2000)
     folder = tmp_path / "graph"
-    same = make_clustered(graph, 5, folder)[0] if clustered else graph
-    if not clustered:
+    if clustered:
+        in_memory, _ = make_clustered(graph, 5, folder)
+    else:
+        in_memory = graph
         convert(graph, folder)
     facts = graph_facts(load(folder))  # what ranks compare
-    assert facts.pop("the graph's clusters", None) is not None or not clustered
-    assert facts == graph_facts(same)
+    clusters = facts.pop("the graph's clusters", None)
+    assert (clusters is not None) == clustered
+    assert facts == graph_facts(in_memory)
     assert on_ranks(2, trained_on, folder) == [trained_on(None, folder)] * 2

@@ -14,8 +14,9 @@ RANDOM = np.random.default_rng(0)
 
 
 def planetoid(raw: Path, name: str) -> None:
-    """526 nodes: 6 for training, the next 500 for validation, the last 20 for test; 4 features, 3
-    classes.
+    """526 nodes in a ring, with 4 features and 3 classes.
+
+    The first 6 nodes train, the next 500 are for validation, and the last 20 for the test.
     """
     labels = np.eye(3, dtype=np.int32)[np.arange(526) % 3]
     features = sp.csr_matrix(
@@ -87,8 +88,9 @@ OGB |= dict.fromkeys(("ogbn-products", "amazon2m"), ("ogbn_products", "sales_ran
 
 
 def write(name: str, root: Path, nodes: int = 10) -> Path:
-    """Write the raw files of a data set below ``root``, and return their folder; of OGB's the
-    folder above it.
+    """Write the raw files of a data set below ``root``, and return their folder.
+
+    Of a data set of OGB it is the folder above it.
     """
     if name in OGB:
         folder, split = OGB[name]

@@ -1,6 +1,4 @@
-"""What is chosen for the graph at hand: the sampler, the number of clusters, and how many make a
-batch.
-"""
+"""The sampler, the number of clusters and of those in a batch are chosen for the graph at hand."""
 
 import math
 from contextlib import closing
@@ -21,10 +19,10 @@ IN_ORDER = torch.arange(NODES) * CLASSES // NODES  # neighbours share their clas
 ANY = torch.randint(CLASSES, (NODES,), generator=torch.Generator().manual_seed(0))
 
 
-def facts(y: Tensor, ptr: Tensor | None = None, **given: Any) -> BatchFacts:
-    found = ClusterSampling(**given).sampler(ring(y, ptr), 0).facts
-    assert found is not None
-    return found
+def facts(y: Tensor, ptr: Tensor | None = None, **options: Any) -> BatchFacts:
+    chosen = ClusterSampling(**options).sampler(ring(y, ptr), 0).facts
+    assert chosen is not None
+    return chosen
 
 
 def ring(y: Tensor, ptr: Tensor | None = None) -> Batch:
@@ -37,8 +35,8 @@ def ring(y: Tensor, ptr: Tensor | None = None) -> Batch:
 
 
 def test_the_clusters_are_as_fine_as_the_classes_need() -> None:
-    found = facts(ANY)
-    assert (found.clusters, found.clusters_per_batch) == (20, 10)
+    random_labels = facts(ANY)
+    assert (random_labels.clusters, random_labels.clusters_per_batch) == (20, 10)
     chosen = facts(IN_ORDER)
     coarse = facts(IN_ORDER, clusters=20, clusters_per_batch=10)
     assert chosen.clusters > 60
@@ -52,14 +50,14 @@ def test_the_clusters_are_as_fine_as_the_classes_need() -> None:
 def test_more_of_given_clusters_make_a_batch() -> None:
     ptr = torch.arange(0, NODES + 1, 40)  # one for each class
     assert facts(ANY, clusters=100).clusters_per_batch == 50
-    for given in (facts(IN_ORDER, ptr), facts(IN_ORDER, ptr, clusters=100)):
-        assert given.clusters_per_batch == 100
-        assert given.label_entropy == pytest.approx(1)
+    for batches in (facts(IN_ORDER, ptr), facts(IN_ORDER, ptr, clusters=100)):
+        assert batches.clusters_per_batch == 100
+        assert batches.label_entropy == pytest.approx(1)
 
 
 def test_a_poor_choice_of_the_users_gets_one_note() -> None:
     of_folder = {"ptr": torch.arange(0, NODES + 1, 200)}
-    for y, given, parts in (
+    for y, options, parts in (
         (ANY, {"clusters": 20, "clusters_per_batch": 5}, ()),
         (
             IN_ORDER,
@@ -69,19 +67,18 @@ def test_a_poor_choice_of_the_users_gets_one_note() -> None:
         (IN_ORDER, {**of_folder, "clusters_per_batch": 2}, ("gistgnn partition --clusters 200",)),
     ):
         with logged() as notes:
-            facts(y, **given)
+            facts(y, **options)
         few = [note for note in notes if "few classes" in note]
         assert len(few) == bool(parts)
         assert all(part in few[0] for part in parts)
 
 
-def test_the_entropy_of_batches_as_a_share_of_that_of_random_nodes() -> None:
-    # ten classes in each
+def test_the_entropy_of_batches_is_a_share_of_that_of_random_nodes() -> None:
     train = torch.arange(NODES)
-    blocks = torch.arange(NODES) * 10 // NODES
+    blocks = torch.arange(NODES) * 10 // NODES  # with ten classes in each
     assert entropy_share(IN_ORDER, train, blocks, 10, 0) == pytest.approx(1)
     share = entropy_share(IN_ORDER, train, blocks, 1, 0)
-    # 400 random nodes miss a few classes
+    # The tolerance is for the few classes that 400 random nodes miss.
     assert share == pytest.approx(math.log(10) / math.log(100), rel=0.03)
     several = torch.nn.functional.one_hot(IN_ORDER).float()
     assert entropy_share(several, train, blocks, 1, 0) == pytest.approx(share)
@@ -98,6 +95,6 @@ def test_large_graphs_and_independent_workers_train_by_clusters() -> None:
         batches="independent"
     )
     assert chosen_sampling(None, 10**6) is None
-    # of a loop by hand
+    # A loop by hand draws its batches so.
     with closing(AutoSampling().sampler(ring(ANY[:90]), 0).batches(0, 2)) as batches:
         assert [len(batch.x) for batch in batches] == [90, 90]

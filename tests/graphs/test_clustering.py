@@ -1,4 +1,8 @@
+"""Clusters by every method: each node is in one; the cache of them; what is refused."""
+
+import math
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
 
-TWO_CLIQUES = [(i, j) for half in (range(6), range(6, 12)) for i in half for j in half if i != j]
+TWO_CLIQUES = [*permutations(range(6), 2), *permutations(range(6, 12), 2)]
 
 
 def edges(pairs: list[tuple[int, int]]) -> Tensor:
@@ -70,12 +74,14 @@ def test_every_node_is_in_one_cluster(quick_metis: None, data: st.DataObject) ->
         patch.setattr(streaming, "_FEWEST_EDGES", data.draw(st.integers(1, 8)))
         patch.setattr(streaming, "_MOST_EDGES", 8)
         streamed = cluster(graph, nodes, count, "stream", seed)
+    check(streamed, nodes)
+    assert len(streamed) <= count
+    assert streamed.sizes.max() <= max(
+        math.ceil(nodes / count), int(streaming.LARGEST * nodes / count)
+    )
     split = cluster(graph, nodes, count, "split", seed)
     check(split, nodes)
     assert len(split) <= count
-    check(streamed, nodes)
-    assert len(streamed) <= count
-    assert streamed.sizes.max() <= max(-(-nodes // count), int(streaming.LARGEST * nodes / count))
 
 
 def test_stream_cuts_about_as_few_edges_as_metis(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,18 +93,17 @@ def test_stream_cuts_about_as_few_edges_as_metis(monkeypatch: pytest.MonkeyPatch
         assert clusters.sizes.max() <= 1.1 * graph.num_nodes / count
         cuts[method] = 1 - clusters.kept_edges(graph.edges)
     assert cuts["stream"] < 1.2 * cuts["metis"] < cuts["random"] / 2
-    kept = {method: 1 - share for method, share in cuts.items()}
-    assert 10 * kept["random"] < 0.6 * kept["metis"] < kept["split"] < kept["metis"]
-    # there are more pairs of clusters than may be counted
+    inside = {method: 1 - share for method, share in cuts.items()}
+    assert 10 * inside["random"] < 0.6 * inside["metis"] < inside["split"] < inside["metis"]
+    # There are more pairs of clusters than may be counted.
     monkeypatch.setattr(streaming, "PAIRS", 2000)
     part = streaming.stream_clusters(graph.edges, count, 0)
-    assert (
-        float((part[graph.edges.col] != part[graph.edges.targets()]).mean()) < 1.2 * cuts["metis"]
-    )
+    is_cut = part[graph.edges.col] != part[graph.edges.targets()]
+    assert float(is_cut.mean()) < 1.2 * cuts["metis"]
 
 
-def test_the_share_of_kept_edges() -> None:
-    # a self-loop, and two isolated nodes
+def test_kept_edges_are_the_share_within_clusters() -> None:
+    # The graph has a self-loop, and two isolated nodes.
     clusters = cluster(edges([*TWO_CLIQUES, (0, 6), (6, 0), (3, 3)]), 14, 2)
     assert clusters.kept_edges(CSR.of(edges(TWO_CLIQUES).flip(0), 14)) == 1
     assert clusters.kept_edges(CSR.of(edges([(1, 0), (6, 0)]), 14)) == 0.5
@@ -115,12 +120,10 @@ def test_clusters_follow_from_the_seed(monkeypatch: pytest.MonkeyPatch, tmp_path
     for method in METHODS:
         first = cluster(graph.edges, graph.num_nodes, 20, method, 1)
         monkeypatch.setenv("GISTGNN_CACHE", str(tmp_path / f"another for {method}"))
-        assert torch.equal(
-            first.order, cluster(graph.edge_index, graph.num_nodes, 20, method, 1).order
-        )
-        assert not torch.equal(
-            first.order, cluster(graph.edges, graph.num_nodes, 20, method, 2).order
-        )
+        again = cluster(graph.edge_index, graph.num_nodes, 20, method, 1)
+        other_seed = cluster(graph.edges, graph.num_nodes, 20, method, 2)
+        assert torch.equal(first.order, again.order)
+        assert not torch.equal(first.order, other_seed.order)
 
 
 def test_bad_values_and_a_failure_of_metis_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,18 +159,21 @@ def test_the_cache_is_read_first(monkeypatch: pytest.MonkeyPatch, cache_folder: 
 def test_a_damaged_or_foreign_file_in_the_cache_is_replaced(quick_metis: None) -> None:
     clusters = cluster(ring(), 60, 5)
     assert clusters.path
-    others = [cluster(ring(30), 30, 5).path, cluster(ring(), 60, 50).path]
-    whole = clusters.path.read_bytes()
-    contents = [whole[: int(share * len(whole))] for share in (0.0, 0.1, 0.5, 0.99)]
-    for content in (*contents, *(other.read_bytes() for other in others if other)):
+    foreign = [cluster(ring(30), 30, 5).path, cluster(ring(), 60, 50).path]
+    content_before = clusters.path.read_bytes()
+    size = len(content_before)
+    contents = [content_before[: int(share * size)] for share in (0.0, 0.1, 0.5, 0.99)]
+    contents += [path.read_bytes() for path in foreign if path]
+    assert len(contents) == 6
+    for content in contents:
         clusters.path.write_bytes(content)
         with logged() as notes:
             assert torch.equal(cluster(ring(), 60, 5).order, clusters.order)
         assert any(str(clusters.path) in note and "computed again" in note for note in notes)
-        assert clusters.path.read_bytes() == whole
+        assert clusters.path.read_bytes() == content_before
     assert any("is of another graph" in note for note in notes)
-    for place in some_bytes(clusters.path, 20):
-        with flipped(clusters.path, place):
+    for position in some_bytes(clusters.path, 20):
+        with flipped(clusters.path, position):
             assert torch.equal(cluster(ring(), 60, 5).order, clusters.order)
 
 

@@ -1,6 +1,4 @@
-"""`Graph`: what it makes of a user's tensors, arrays and lists; what it refuses, and what it
-notes.
-"""
+"""What `Graph` makes of a user's tensors, arrays and lists, what it refuses, and what it notes."""
 
 import logging
 import math
@@ -31,7 +29,7 @@ EDGES = 6  # of `arguments`
 MULTI = torch.zeros(6, 3)
 
 
-def put(tensor: torch.Tensor, index: Any, value: float) -> torch.Tensor:
+def with_value(tensor: torch.Tensor, index: Any, value: float) -> torch.Tensor:
     changed = tensor.clone()
     changed[index] = value
     return changed
@@ -47,7 +45,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({"x": [[1.0], [1.0, 2.0]]}, "x cannot be converted to an array"),
     (
-        {"x": put(X, (3, 1), math.nan)},
+        {"x": with_value(X, (3, 1), math.nan)},
         "x[3, 1] is nan; expected finite float32 values: clean or impute the features",
     ),
     ({"x": np.full((6, 1), 1e300)}, "x[0, 0] is inf"),
@@ -72,9 +70,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"y": ["a"] * 6}, "y holds only the class 'a'; expected at least 2 classes"),
     ({"y": [-1] * 6}, "y holds no label but -1 (unlabelled); expected at least 2 classes"),
     ({"y": [0] * 6, "num_classes": 1}, "num_classes is 1, expected an integer >= 2"),
-    ({"y": put(MULTI, (4, 2), 2)}, "y[4, 2] is 2.0; expected 0 or 1"),
+    ({"y": with_value(MULTI, (4, 2), 2)}, "y[4, 2] is 2.0; expected 0 or 1"),
     (
-        {"y": put(MULTI, (1, 2), math.nan)},
+        {"y": with_value(MULTI, (1, 2), math.nan)},
         "y[1] is not finite, but train holds node 1: take it out of train",
     ),
     ({"num_classes": 10**6}, "num_classes is 1000000, expected an integer from 2 to 10,000"),
@@ -159,7 +157,7 @@ def test_edge_data_is_sorted_with_its_edges(order: list[int], repeated: bool) ->
     assert (graph.edge_weight.dtype, graph.edge_attr.dtype) == (torch.float32, torch.int64)
 
 
-def test_sizes_moves_and_digests() -> None:
+def test_a_graph_has_its_sizes_moves_whole_and_has_the_digests_of_its_values() -> None:
     graph = Graph.build(
         **arguments(edge_index=[[5, 1, 3, 1, 2, 5], [0, 4, 0, 4, 2, 0]]), name="ring"
     )
@@ -178,7 +176,7 @@ def test_sizes_moves_and_digests() -> None:
     assert one.digests() != other.digests()
 
 
-def test_labels_in_any_integer_form() -> None:
+def test_labels_may_have_any_form_of_integers() -> None:
     labels = [0, 1, 2, 0, 1, -1]
     column = np.array(labels, float)[:, None]
     for y in (
@@ -195,8 +193,8 @@ def test_labels_in_any_integer_form() -> None:
 
 
 def test_nodes_of_no_split_may_lack_some_of_several_labels() -> None:
-    y = put(torch.eye(3).repeat(2, 1), (5, slice(None)), math.nan)
-    graph = Graph.build(**arguments(y=put(y, (4, 1), math.nan), test=[3]))
+    y = with_value(torch.eye(3).repeat(2, 1), (5, slice(None)), math.nan)
+    graph = Graph.build(**arguments(y=with_value(y, (4, 1), math.nan), test=[3]))
     assert (graph.multi_label, graph.num_classes) == (True, 3)
     assert graph.y.isnan().sum(dim=1).tolist() == [0, 0, 0, 0, 1, 3]
 
@@ -208,7 +206,7 @@ def test_missing_labels_in_no_split_change_no_run() -> None:
     labels = torch.randint(2, (40, 3), generator=generator).float()
     nodes = torch.arange(40)
     scores = []
-    for y in (labels, put(put(labels, slice(30, 40), math.nan), (29, 1), math.nan)):
+    for y in (labels, with_value(with_value(labels, slice(30, 40), math.nan), (29, 1), math.nan)):
         data = Data(
             x=x, edge_index=edges, y=y, train_mask=nodes < 15, val_mask=(nodes >= 15) & (nodes < 25)
         )
@@ -263,7 +261,7 @@ def test_features_of_any_real_type_become_float32() -> None:
     assert not Graph.build(**arguments(x=torch.ones(6, 2, requires_grad=True))).x.requires_grad
 
 
-def test_pyg_s_data() -> None:
+def test_a_data_of_pyg_is_read_with_its_edge_data_and_refused_where_it_lacks_something() -> None:
     graph = edge_graph()
     data = as_data(graph, **graph.edge_data)
     data.edge_weight = data.edge_weight.unsqueeze(1)
@@ -296,17 +294,20 @@ DOUBTS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"edge_weight": torch.linspace(1, -2, 58)}, "edge_weight has negative values, such as -2"),
     ({"y": one_hot(CLASSES)}, "y has one 1 in every row"),
-    ({"y": put(one_hot(CLASSES), 4, 0)}, "y has one 1 in 29 rows, none in 1 and nowhere two"),
     (
-        {"y": put(one_hot(CLASSES), slice(20), 0)},
+        {"y": with_value(one_hot(CLASSES), 4, 0)},
+        "y has one 1 in 29 rows, none in 1 and nowhere two",
+    ),
+    (
+        {"y": with_value(one_hot(CLASSES), slice(20), 0)},
         "y has one 1 in 10 rows, none in 20 and nowhere two",
     ),
     (
-        {"y": put(one_hot(CLASSES).double(), 4, math.nan), "train": [0, 1]},
+        {"y": with_value(one_hot(CLASSES).double(), 4, math.nan), "train": [0, 1]},
         "y has one 1 in every row",
     ),
     ({"y": torch.cat([one_hot(CLASSES), torch.ones(30, 1)], dim=1)}, ""),
-    ({"y": put(one_hot(CLASSES), (4, slice(None)), 1)}, ""),
+    ({"y": with_value(one_hot(CLASSES), (4, slice(None)), 1)}, ""),
     (
         {"y": 1000 + AT.float(), "regression": True},
         "y has a mean of 1004 and a deviation of 2.582, which takes long",
@@ -323,14 +324,14 @@ DOUBTS: list[tuple[dict[str, Any], str]] = [
 
 
 def test_what_is_perhaps_not_meant_is_noted() -> None:
-    both = torch.cat([ONE_WAY, ONE_WAY.flip(0)], dim=1)
+    both_ways = torch.cat([ONE_WAY, ONE_WAY.flip(0)], dim=1)
     masks = {"train": AT[:9], "val": AT[9:19], "test": AT[19:]}
-    valid = {"x": torch.ones(30, 2), "edge_index": both, "y": CLASSES, **masks}
-    for changes, said in DOUBTS:
+    valid = {"x": torch.ones(30, 2), "edge_index": both_ways, "y": CLASSES, **masks}
+    for changes, note in DOUBTS:
         with logged(logging.INFO if "test" in changes else logging.WARNING) as notes:
             note_doubts(Graph.build(**{**valid, **changes}))
-        assert len(notes) == bool(said)
-        assert said in "".join(notes)
+        assert len(notes) == bool(note)
+        assert note in "".join(notes)
 
 
 @pytest.mark.parametrize(
@@ -370,7 +371,7 @@ COLUMNS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("column", "note"), COLUMNS)
-def test_columns_that_may_not_be_features(column: Any, note: str) -> None:
+def test_columns_that_may_not_be_features_are_noted(column: Any, note: str) -> None:
     x = np.stack([np.sqrt(np.arange(20)), column], axis=1)
     ring = [range(20), [*range(1, 20), 0]]
     valid = {"edge_index": ring, "y": [0, 1] * 10, "train": range(9), "val": [9]}
@@ -409,17 +410,13 @@ def test_all_tensors_are_where_the_features_are() -> None:
             assert graph.to("cpu").digests() == expected.digests()
 
 
-@pytest.mark.parametrize(("offset", "said"), [(1e9, True), (1e6, False), (0.1, False)])
-def test_features_that_float32_cannot_tell_apart(
-    offset: float, said: bool, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("offset", "expected"), [(1e9, True), (1e6, False), (0.1, False)])
+def test_features_that_float32_cannot_tell_apart_are_noted(
+    offset: float, expected: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """They may be given as float32, as float64, and with values that float32 would round."""
     x = torch.stack([torch.full((6,), offset), torch.arange(6) + offset], dim=1)
-    Graph.build(**{**arguments(), "x": x})
-    Graph.build(**{**arguments(), "x": x.double()})
-    Graph.build(
-        **{
-            **arguments(),
-            "x": torch.stack([torch.full((6,), 0.1), torch.arange(6)], dim=1).double() + offset,
-        }
-    )
-    assert any("x[:, 1] varies by 1.71 around" in text for text in caplog.messages) == said
+    finer = torch.stack([torch.full((6,), 0.1), torch.arange(6)], dim=1).double() + offset
+    for form in (x, x.double(), finer):
+        Graph.build(**arguments(x=form))
+    assert any("x[:, 1] varies by 1.71 around" in text for text in caplog.messages) == expected

@@ -1,9 +1,11 @@
-"""A user's `.npz` and `.pt`: read as they were written; refused in one line if they are damaged or
-made to harm.
+"""A user's `.npz` and `.pt` are read as they were written.
+
+If they are damaged or made to harm, they are refused in one line.
 """
 
 import io
 import pickle
+import re
 import struct
 import warnings
 import zipfile
@@ -32,9 +34,7 @@ SMALL = Graph.build(**arguments())
 
 
 def npz(path: Path, **changes: Any) -> None:
-    """Write a valid graph with some arrays replaced; those that are bytes are written as they
-    are.
-    """
+    """Write a valid graph with some arrays replaced, of which bytes are written as they are."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, value in {**arrays_of(SMALL), **changes}.items():
             archive.writestr(f"{name}.npy", value if isinstance(value, bytes) else array(value))
@@ -57,7 +57,9 @@ def refuses(path: Path, *messages: str) -> None:
             load_file(path)
 
 
-def test_what_a_npz_may_hold(tmp_path: Path) -> None:
+def test_a_npz_may_hold_masks_and_edge_data_and_has_to_hold_five_arrays(
+    tmp_path: Path,
+) -> None:
     arrays = {
         key: np.asarray(value) for key, value in arguments(train=[True, True] + [False] * 4).items()
     }
@@ -74,9 +76,11 @@ def test_what_a_npz_may_hold(tmp_path: Path) -> None:
         )
     with_data = edge_graph()
     save_file(with_data, tmp_path / "data.npz")
-    for found in (load_file(tmp_path / "data.npz").edge_data, load_nodes(tmp_path / "data.npz")[2]):
-        assert found.keys() == with_data.edge_data.keys()
-        assert all(torch.equal(value, with_data.edge_data[name]) for name, value in found.items())
+    _, _, edge_data_of_nodes, _ = load_nodes(tmp_path / "data.npz")
+    for edge_data in (load_file(tmp_path / "data.npz").edge_data, edge_data_of_nodes):
+        assert edge_data.keys() == with_data.edge_data.keys()
+        for name, value in edge_data.items():
+            assert torch.equal(value, with_data.edge_data[name]), name
 
 
 def test_saving_replaces_the_file_or_says_why_not(tmp_path: Path) -> None:
@@ -96,15 +100,19 @@ def test_nodes_alone_need_no_labels(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"g.{suffix}"
     x = SMALL.x
     edges = SMALL.edge_index
-    np.savez(path, x=x.numpy(), edge_index=edges) if suffix == "npz" else torch.save(
-        Data(x=x, edge_index=edges), path
-    )
-    found, edge_index, _, count = load_nodes(path)
+    if suffix == "npz":
+        np.savez(path, x=x.numpy(), edge_index=edges)
+    else:
+        torch.save(Data(x=x, edge_index=edges), path)
+    features, edge_index, _, count = load_nodes(path)
     assert count == 6
-    assert torch.equal(found, x)
+    assert torch.equal(features, x)
     assert torch.equal(edge_index, edges)
     refuses(path, "has no ")
-    np.savez(path, x=x.numpy()) if suffix == "npz" else torch.save(Data(x=x), path)
+    if suffix == "npz":
+        np.savez(path, x=x.numpy())
+    else:
+        torch.save(Data(x=x), path)
     with refused("has no edge_index"):
         load_nodes(path)
 
@@ -120,11 +128,12 @@ def test_wrong_values_name_the_file(tmp_path: Path) -> None:
     npz(tmp_path / "g.npz", val=np.array([1, 2]), train=np.array([0, 1]))
     refuses(tmp_path / "g.npz", "train and val share 1 nodes")
     without_store = as_data(SMALL)
-    of_a_list = as_data(SMALL)
-    (looked_at := as_data(SMALL)).node_attrs()  # as transforms do; it keeps what it has found
     without_store.__dict__["_store"] = None
+    of_a_list = as_data(SMALL)
     of_a_list.__dict__["_store"] = [1, 2]
-    for content, said in (
+    looked_at = as_data(SMALL)
+    looked_at.node_attrs()  # as transforms do; it keeps what it has found
+    for content, message in (
         (Data(x=torch.ones(3, 2)), "the Data has no edge_index, y, train_mask, val_mask; expected"),
         ({"x": torch.ones(2)}, "the data is a dict; expected"),
         (
@@ -149,7 +158,7 @@ def test_wrong_values_name_the_file(tmp_path: Path) -> None:
         (of_a_list, "cannot be read"),
     ):
         torch.save(content, tmp_path / "g.pt")
-        refuses(tmp_path / "g.pt", said)
+        refuses(tmp_path / "g.pt", message)
 
 
 SHAPES = (
@@ -178,7 +187,7 @@ MEMBERS: list[tuple[str, Any, str]] = [
 ]  # fmt: skip
 
 
-def test_arrays_that_are_damaged_or_none(tmp_path: Path) -> None:
+def test_arrays_that_are_damaged_or_none_are_refused(tmp_path: Path) -> None:
     for name, content, message in MEMBERS:
         npz(tmp_path / "g.npz", **{name: content})
         refuses(tmp_path / "g.npz", message)
@@ -188,8 +197,9 @@ def test_sizes_in_an_archive_are_compared_with_memory_before_reading(tmp_path: P
     path = tmp_path / "g.npz"
     npz(path)
     content = bytearray(path.read_bytes())
-    for start in (i for i in range(len(content)) if content[i : i + 4] == b"PK\x01\x02"):
-        # of six arrays: 24 GiB
+    entries = [match.start() for match in re.finditer(b"PK\x01\x02", content)]
+    assert len(entries) == 6
+    for start in entries:  # six arrays of 4 GiB
         content[start + 20 : start + 28] = struct.pack("<II", 2**32 - 2, 2**32 - 2)
     path.write_bytes(content)
     refuses(path, "takes 24 GiB of memory, ", " are available")
@@ -205,18 +215,20 @@ ODD: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch, about making such tensors
-def test_tensors_that_are_not_plain(tmp_path: Path) -> None:
+def test_tensors_that_are_not_plain_are_refused(tmp_path: Path) -> None:
     for make, message in ODD:
         torch.save(as_data(SMALL, x=make()), tmp_path / "g.pt")
         refuses(tmp_path / "g.pt", message)
-        if isinstance(value := make(), torch.Tensor):
+        value = make()
+        if isinstance(value, torch.Tensor):
             with refused(message):
                 Graph.build(**arguments(x=value))
 
 
 class OneFile(InMemoryDataset):
-    """A data set of PyG, as its users write them: process() saves, and processed/data.pt is what is
-    left.
+    """A data set of PyG, as its users write them.
+
+    Its process() saves the graphs, and leaves processed/data.pt.
     """
 
     raw_file_names: ClassVar[list[str]] = []
@@ -230,7 +242,7 @@ class OneFile(InMemoryDataset):
         self.save(self.graphs, self.processed_paths[0])
 
 
-def test_what_a_data_set_of_pyg_has_saved(tmp_path: Path) -> None:
+def test_a_file_that_a_data_set_of_pyg_has_saved_is_read(tmp_path: Path) -> None:
     data = as_data(SMALL)
     typed = HeteroData({"a": dict(data.items())})
     typed["a", "to", "a"].edge_index = typed["a"].pop("edge_index")
@@ -252,13 +264,13 @@ def test_what_a_data_set_of_pyg_has_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", [None, torch.sparse_coo])
 @pytest.mark.parametrize("name", ["", "edge_weight", "edge_attr"])
 def test_adj_t_has_the_edges_the_other_way_round(tmp_path: Path, layout: Any, name: str) -> None:
-    values = {"": None, "edge_weight": torch.rand(40), "edge_attr": torch.rand(40, 3)}[name]
-    pairs = torch.randperm(36)[:40].sort(descending=True).values
+    pairs = torch.arange(36).flip(0)
     edges = torch.stack([pairs // 6, pairs % 6])
-    values = None if values is None else values[: len(pairs)]
-    whole = as_data(SMALL, edge_index=edges, **({name: values} if name else {}))
-    expected = Graph.from_pyg(whole)
-    sparse = ToSparseTensor(layout=layout)(whole.clone())
+    values = {"edge_weight": torch.rand(36), "edge_attr": torch.rand(36, 3)}
+    edge_data_of_name = {name: values[name]} if name else {}
+    data = as_data(SMALL, edge_index=edges, **edge_data_of_name)
+    expected = Graph.from_pyg(data)
+    sparse = ToSparseTensor(layout=layout)(data.clone())
     assert "edge_index" not in sparse
     assert_equal(Graph.from_pyg(sparse), expected)
     torch.save(sparse, tmp_path / "g.pt")
@@ -271,7 +283,7 @@ def test_adj_t_has_the_edges_the_other_way_round(tmp_path: Path, layout: Any, na
     assert all(torch.equal(value, expected.edge_data[key]) for key, value in edge_data.items())
 
 
-def test_adj_t_of_torch_sparse_and_none() -> None:
+def test_adj_t_of_torch_sparse_is_read_and_a_dense_one_refused() -> None:
     class SparseTensor:
         def coo(self) -> tuple[Any, Any, Any]:
             return SMALL.edge_index[1], SMALL.edge_index[0], None

@@ -23,8 +23,9 @@ CITES = ("paper", "cites", "paper")
 
 
 def library() -> HeteroData:
-    """Authors, places without features, and papers, which have labels and are not the first
-    type.
+    """Authors, places without features, and papers.
+
+    The papers have labels, and are not the first type.
     """
     graph = tiny_graph(PAPERS)
     data = HeteroData()
@@ -49,16 +50,16 @@ def test_edges_are_those_of_to_homogeneous_and_features_are_in_blocks() -> None:
     for key in ("paper", "author", "place", *data.edge_types):  # as joined: the target first
         ordered[key].update(dict(data[key].items()))
     expected = ordered.to_homogeneous()
-    found = from_hetero(data, standardise=False)
-    assert torch.equal(found.edge_index, expected.edge_index)
-    assert torch.equal(found.edge_type, expected.edge_type)
+    joined = from_hetero(data, standardise=False)
+    assert torch.equal(joined.edge_index, expected.edge_index)
+    assert torch.equal(joined.edge_type, expected.edge_type)
     one = torch.ones(PAPERS + AUTHORS + 3, 1)
     papers = data["paper"].x
     authors = data["author"].x
     blocks = (torch.cat([papers, one[:PAPERS]], 1), torch.cat([authors, one[:AUTHORS]], 1), one[:3])
-    assert torch.equal(found.x, torch.block_diag(*blocks))
-    assert found.y.tolist() == data["paper"].y.tolist() + [-1] * (AUTHORS + 3)
-    assert torch.equal(found.val_mask.nonzero(), data["paper"].val_mask.nonzero())
+    assert torch.equal(joined.x, torch.block_diag(*blocks))
+    assert joined.y.tolist() == data["paper"].y.tolist() + [-1] * (AUTHORS + 3)
+    assert torch.equal(joined.val_mask.nonzero(), data["paper"].val_mask.nonzero())
     for store in data.edge_stores:
         store.edge_weight = torch.rand(store.num_edges)
     weights = torch.cat([store.edge_weight for store in data.edge_stores])
@@ -67,7 +68,14 @@ def test_edges_are_those_of_to_homogeneous_and_features_are_in_blocks() -> None:
     torch.testing.assert_close(scaled, (authors - authors.mean(0)) / authors.std(0, correction=0))
 
 
-def test_adj_t_of_every_edge_type() -> None:
+def sorted_edges(data: Data) -> list[tuple[int, int, int, float]]:
+    """Source, target, type and weight of every edge."""
+    source, target = data.edge_index.tolist()
+    types = data.edge_type.tolist()
+    return sorted(zip(source, target, types, data.edge_weight.tolist(), strict=True))
+
+
+def test_adj_t_of_every_edge_type_has_the_same_edges() -> None:
     data = library()
     generator = torch.Generator().manual_seed(1)
     without = from_hetero(ToSparseTensor()(library()))
@@ -76,19 +84,8 @@ def test_adj_t_of_every_edge_type() -> None:
     for store in data.edge_stores:
         store.edge_weight = torch.rand(store.num_edges, generator=generator)
     expected = from_hetero(data)
-    found = from_hetero(ToSparseTensor()(data))
-    triples = [
-        sorted(
-            zip(
-                *one.edge_index.tolist(),
-                one.edge_type.tolist(),
-                one.edge_weight.tolist(),
-                strict=True,
-            )
-        )
-        for one in (expected, found)
-    ]
-    assert triples[0] == triples[1]
+    from_adj_t = from_hetero(ToSparseTensor()(data))
+    assert sorted_edges(from_adj_t) == sorted_edges(expected)
 
 
 def test_features_of_a_type_that_float32_rounds_are_noted() -> None:
@@ -99,37 +96,27 @@ def test_features_of_a_type_that_float32_rounds_are_noted() -> None:
     assert any("x of the HeteroData's 'author'[:, 0] " in note for note in notes)
 
 
-def test_a_run_on_it_and_on_its_file_and_the_target_s_predictions(tmp_path: Path) -> None:
+def test_a_run_on_it_is_a_run_on_its_file_and_predicts_the_target_alone(tmp_path: Path) -> None:
     data = library()
     joined = from_hetero(library())
     torch.save(data, tmp_path / "library.pt")
     results = []
-    for given in (data, joined, load_file(tmp_path / "library.pt")):
+    for graph in (data, joined, load_file(tmp_path / "library.pt")):
         gist = GIST(lambda width: Relational((width,), joined.num_features), widths=8, sub_gcns=2)
-        results.append(gist.fit(given, epochs=8, progress=False))
+        results.append(gist.fit(graph, epochs=8, progress=False))
     assert results[0].test == results[1].test == results[2].test
     x, edge_index, edge_data, count = load_nodes(tmp_path / "library.pt")
     assert count == PAPERS
     with torch.no_grad():
-        right = (
-            results[0].model(x, edge_index, **edge_data)[joined.target_nodes].argmax(1)
-            == data["paper"].y
-        )
-    assert float(right[data["paper"].test_mask].float().mean()) == pytest.approx(
-        results[0].test["accuracy"]
-    )
+        outputs = results[0].model(x, edge_index, **edge_data)
+    papers = data["paper"]
+    is_right = outputs[joined.target_nodes].argmax(1) == papers.y
+    accuracy = float(is_right[papers.test_mask].float().mean())
+    assert accuracy == pytest.approx(results[0].test["accuracy"])
     options = (
-        "--model",
-        "gcn",
-        "--hidden",
-        8,
-        "--sub-gcns",
-        2,
-        "--epochs",
-        2,
-        "--out",
-        tmp_path / "run",
-    )
+        "--model", "gcn", "--hidden", 8, "--sub-gcns", 2, "--epochs", 2,
+        "--out", tmp_path / "run",
+    )  # fmt: skip
     assert run("train", "--dataset", tmp_path / "library.pt", *options) == 0
     assert run("predict", tmp_path / "run", "--output", tmp_path / "p.csv") == 0
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + PAPERS

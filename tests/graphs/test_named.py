@@ -1,6 +1,4 @@
-"""Data sets by name: of PyG and OGB, read from raw files in their formats, and our own; files and
-unknown names.
-"""
+"""Data sets are loaded by name, from raw files in the formats of PyG and OGB, or drawn."""
 
 import contextlib
 import gzip
@@ -110,23 +108,27 @@ def test_missing_files_are_named_with_their_source(
 
 
 @pytest.mark.parametrize("name", ["cora", "ppi", "ogbn-arxiv"])
-def test_damaged_files(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damaged_files_are_refused(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     write(name, tmp_path)
     files = [
         path for path in sorted(tmp_path.rglob("*")) if path.is_file() and "list" not in path.name
     ]
-    whole = {path: path.read_bytes() for path in files}
-    for damaged in [files] if name in PYG else [[file] for file in files]:
+    contents = {path: path.read_bytes() for path in files}
+    # PyG's files are damaged together, and OGB's one by one.
+    groups = [files] if name in PYG else [[file] for file in files]
+    for damaged in groups:
         for path in damaged:
-            path.write_bytes(whole[path][: min(40, len(whole[path]) // 2)])
+            path.write_bytes(contents[path][: min(40, len(contents[path]) // 2)])
         with refused(f"{name}: the raw files in ", "cannot be read"):
             load(name, tmp_path)
         for path in damaged:
-            path.write_bytes(whole[path])
+            path.write_bytes(contents[path])
     assert "".join(capfd.readouterr()) == ""
 
 
-def test_wrong_values_in_raw_files(tmp_path: Path) -> None:
+def test_wrong_values_in_raw_files_are_refused(tmp_path: Path) -> None:
     file = write("amazon-photo", tmp_path) / "amazon_electronics_photo.npz"
     np.savez(file, **{**np.load(file), "labels": np.zeros(20, int)})
     with refused(
@@ -158,8 +160,8 @@ def test_missing_files_are_downloaded_as_a_whole(
     monkeypatch.setattr(datasets.PPI, "download", download)
     assert load("ppi", tmp_path).name == "ppi"
     raw = tmp_path / PYG["ppi"][0]
-    first, *others = sorted(raw.iterdir())
-    assert others
+    first, *remaining = sorted(raw.iterdir())
+    assert remaining
     assert not first.name.startswith(".")
     first.unlink()
     before = listing(raw)
@@ -259,8 +261,8 @@ def test_an_unknown_name_lists_the_known_and_the_closest() -> None:
         "synthetic:redit@0.1": "synthetic:reddit",
         "cora@0.5": "cora",
     }
-    for name, known in closest.items():
-        with refused(f"'{name}'", f"did you mean {known}?", *DATASETS):
+    for name, expected in closest.items():
+        with refused(f"'{name}'", f"did you mean {expected}?", *DATASETS):
             load(name)
     with refused("'zzz'"):
         load("zzz")

@@ -1,3 +1,5 @@
+"""Features are scaled by the mean and the deviation of the training nodes."""
+
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +27,6 @@ def test_training_nodes_get_mean_0_and_deviation_1(
     graph = graph_with(torch.randn(nodes, 3) * std + mean)
     scale = Standardisation.of(graph)
     scaled = scale.graph(graph)
-    other = replace(graph, x=torch.where(graph.train[:, None], graph.x, 1e3))
     x = scaled.x[graph.train].double()
     torch.testing.assert_close(x.mean(dim=0), torch.zeros(3).double(), rtol=0, atol=1e-3)
     torch.testing.assert_close(
@@ -34,8 +35,10 @@ def test_training_nodes_get_mean_0_and_deviation_1(
     assert scaled.x.dtype == torch.float32
     assert scaled.x.is_contiguous()
     assert torch.equal(scaled.y, graph.y)
-    # other nodes do not count
-    assert torch.equal(Standardisation.of(other).graph(graph).x, scaled.x)
+    changed = replace(graph, x=torch.where(graph.train[:, None], graph.x, 1e3))
+    assert torch.equal(Standardisation.of(changed).graph(graph).x, scaled.x), (
+        "nodes that do not train do not count"
+    )
     with refused("x has 4 features; the model was trained on 3"):
         scale.features(torch.zeros(4, 4))
 
@@ -82,5 +85,5 @@ def test_words_alone_are_not_scaled(shape: tuple[int, int], nonzero: float, nega
     x = torch.zeros(shape).flatten()
     count = round(nonzero * len(x))
     x[:count] = -0.5 if negative else 0.5
-    words = count / len(x) < 0.1 and not (negative and count)
-    assert Standardisation.suits(x.view(shape)) is not words
+    are_words = count / len(x) < 0.1 and not (negative and count)
+    assert Standardisation.suits(x.view(shape)) == (not are_words)

@@ -1,5 +1,6 @@
 """Synthetic graphs: their counts, their structure, and that they never change."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,14 +45,14 @@ def test_a_fraction_has_exactly_its_counts(
     name: str, nodes: int, edges: int, splits: tuple[int, ...]
 ) -> None:
     graph = load(name)
-    whole = DATASETS[name.split("@")[0]]
+    info = DATASETS[name.split("@")[0]]
     assert (graph.name, graph.num_nodes, graph.num_edges) == (name, nodes, 2 * edges)
-    assert (graph.num_features, graph.num_classes) == (whole.features, whole.classes)
+    assert (graph.num_features, graph.num_classes) == (info.features, info.classes)
     assert tuple(int(mask.sum()) for mask in (graph.train, graph.val, graph.test)) == splits
     assert torch.equal(graph.train | graph.val | graph.test, graph.y >= 0)
     if "papers" not in name:
         assert sum(splits) == nodes
-        assert torch.bincount(graph.y, minlength=whole.classes).min() > 0
+        assert torch.bincount(graph.y, minlength=info.classes).min() > 0
     source, target = graph.edge_index
     key = target * nodes + source
     reverse = source * nodes + target
@@ -61,18 +62,18 @@ def test_a_fraction_has_exactly_its_counts(
 
 
 def test_the_draw_is_pinned(drawn: dict[str, Graph]) -> None:
-    """A different graph with the same name invalidates recorded results: change the versions with
-    these numbers.
+    """A different graph with the same name invalidates recorded results.
+
+    Change the versions with these numbers.
     """
     small, papers = drawn.values()
-    parts = [
-        {name: digest for name, digest in each.digests().items() if name != "features"}
-        for each in (small, papers)
-    ]
-    assert [*map(digest_of, parts)] == [
-        "9cc568bed53d7f988cda664761c6dd42",
-        "f7f4ba9d764c7c66c01939117f5b9788",
-    ]
+    for graph, expected in (
+        (small, "9cc568bed53d7f988cda664761c6dd42"),
+        (papers, "f7f4ba9d764c7c66c01939117f5b9788"),
+    ):
+        digests = graph.digests()
+        del digests["features"]
+        assert digest_of(digests) == expected
     assert torch.allclose(small.x[0, :3], torch.tensor([-1.4371, -0.4598, 0.0663]), atol=1e-4)
     assert papers.x.double().sum().item() == pytest.approx(178188.04037856252, rel=1e-9)
 
@@ -89,9 +90,7 @@ def test_it_is_drawn_once(
         patch.setattr(synthetic, "draw", None)
         assert_equal(load(SMALL), small)
     recipe = synthetic.RECIPES["synthetic:amazon2m"]
-    monkeypatch.setitem(
-        synthetic.RECIPES, "synthetic:amazon2m", recipe.__class__(**{**vars(recipe), "spread": 0.9})
-    )
+    monkeypatch.setitem(synthetic.RECIPES, "synthetic:amazon2m", replace(recipe, spread=0.9))
     assert not torch.equal(load(SMALL).x, small.x)
     assert len(list(cache_folder.iterdir())) == 1  # the older one is gone
 
@@ -99,11 +98,11 @@ def test_it_is_drawn_once(
 def test_a_damaged_cache_is_drawn_again(small: Graph, cache_folder: Path) -> None:
     load(SMALL)
     (file,) = cache_folder.glob("*/x.npy")
-    whole = file.read_bytes()
-    for keep in (0, 1000, len(whole) // 2, len(whole) - 1):
-        file.write_bytes(whole[:keep])
+    content = file.read_bytes()
+    for keep in (0, 1000, len(content) // 2, len(content) - 1):
+        file.write_bytes(content[:keep])
         assert_equal(load(SMALL), small)
-        assert file.read_bytes() == whole
+        assert file.read_bytes() == content
     for name in ("col", "rowptr"):
         with flipped(file.with_name(f"{name}.npy"), 200):
             assert_equal(load(SMALL), small)
@@ -115,7 +114,7 @@ def test_degrees_have_a_heavy_tail_and_edges_stay_in_communities(drawn: dict[str
         degrees = torch.bincount(graph.edge_index[1], minlength=graph.num_nodes).double()
         assert degrees.max() > most * degrees.mean()
         assert degrees.median() < 0.9 * degrees.mean()
-        # numbers are shuffled
+        # The numbers of the nodes are shuffled.
         assert graph.edge_index.diff(dim=0).abs().double().mean() > 0.25 * graph.num_nodes
     source, target = small.edge_index
     assert 0.5 < (small.y[source] == small.y[target]).double().mean() < 0.9
@@ -132,7 +131,7 @@ def test_a_graph_of_blocks_is_made_block_by_block(drawn: dict[str, Graph], tmp_p
     assert made.name == PAPERS
 
 
-def test_bad_fractions() -> None:
+def test_bad_fractions_are_refused() -> None:
     for text in ("0", "-0.1", "1.5", "nan", "inf", "", "half", "0.1@0.1", "10%"):
         with refused(
             f"synthetic:reddit@{text}: the fraction is {text!r}", "above 0, and at most 1"
@@ -146,7 +145,7 @@ def test_bad_fractions() -> None:
     ):
         load("synthetic:reddit@0.001")
     assert find("cora@0.5") is None  # real graphs have no fractions
-    whole = find("Synthetic:Reddit@1.0")
-    assert whole == DATASETS["synthetic:reddit"]
+    full = find("Synthetic:Reddit@1.0")
+    assert full == DATASETS["synthetic:reddit"]
     with refused("synthetic:papers100m", "convert"):
         load("synthetic:papers100m")

@@ -39,15 +39,14 @@ def test_smaller_graphs_have_batches_parts_and_steps_in_proportion() -> None:
         times = [rows[0].time / row.time for row in rows]
         times[2] += 0.60 * (layers == 4)  # a slip of the source
         assert [row.speedup for row in rows] == pytest.approx(times, abs=0.01)
-    # the batches of the public scripts can be chosen
+    # The batches of the public scripts can be chosen.
     for experiment, expected in (
         (Table2.at("reddit", "full", clusters=1500, clusters_per_batch=20), {(1500, 20)}),
         (Table2.at("reddit", "small", clusters_per_batch=5), {(1500, 5), (150, 5)}),
     ):
         runs = [run for group in experiment.groups().values() for run in group]
-        assert {
-            (run.sampler.clusters, run.sampler.clusters_per_batch) for run in runs if run.sampler
-        } == expected
+        samplers = [run.sampler for run in runs if run.sampler]
+        assert {(sampler.clusters, sampler.clusters_per_batch) for sampler in samplers} == expected
 
 
 def test_the_papers_speed_ups_follow_from_its_times() -> None:
@@ -68,7 +67,7 @@ def planned(tmp_path: Path, **settings: Any) -> Table:
     return table
 
 
-# L, m and d
+# The settings L, m and d of runs that fit, and by whom.
 FITS_ONLY_BY_PLAN = [(2, 1, 8192), (2, 1, 16384), (3, 1, 8192), (3, 4, 32768), (4, 1, 8192)]
 FITS_IN_BOTH = [(2, 8, 16384), (2, 8, 32768), (3, 8, 32768)]
 
@@ -107,35 +106,12 @@ def test_what_fits_the_papers_device_but_not_ours_is_not_run(
 
 def test_runs_with_theta_on_disk_leave_no_files(tmp_path: Path) -> None:
     words = (
-        "--datasets",
-        "digits",
-        "--widths",
-        16,
-        "--epochs",
-        1,
-        "--local-steps",
-        1,
-        "--clusters",
-        10,
-    )
-    assert (
-        run(
-            "reproduce",
-            "ultrawide",
-            *words,
-            "--sub-gcns",
-            1,
-            4,
-            "--store",
-            "disk",
-            "--out",
-            tmp_path,
-        )
-        == 0
-    )
+        "reproduce", "ultrawide", "--datasets", "digits", "--widths", 16, "--epochs", 1,
+        "--local-steps", 1, "--clusters", 10, "--sub-gcns", 1, 4, "--store", "disk",
+    )  # fmt: skip
+    assert run(*words, "--out", tmp_path) == 0
     paths = list((tmp_path / "runs").iterdir())
     assert [path.suffix for path in paths] == [".json"] * 2
-    runs = [json.loads(path.read_text()) for path in paths]
-    assert {(one["config"]["store"], one["evaluation"]["method"]) for one in runs} == {
-        ("disk", "parts")
-    }
+    for path in paths:
+        record = json.loads(path.read_text())
+        assert (record["config"]["store"], record["evaluation"]["method"]) == ("disk", "parts")

@@ -35,11 +35,12 @@ def table(out: Path) -> list[dict[str, str]]:
 
     A name that is there for the second time ends with an apostrophe.
     """
-    [first] = json.loads((out / "experiment.json").read_text())["tables"]
-    columns = [
-        name + "'" * first["columns"][:i].count(name) for i, name in enumerate(first["columns"])
-    ]
-    return [dict(zip(columns, row, strict=True)) for row in first["rows"]]
+    [written_table] = json.loads((out / "experiment.json").read_text())["tables"]
+    columns: list[str] = []
+    for name in written_table["columns"]:
+        columns.append(f"{name}'" if name in columns else name)
+    assert len(set(columns)) == len(columns)
+    return [dict(zip(columns, row, strict=True)) for row in written_table["rows"]]
 
 
 @pytest.mark.long
@@ -76,24 +77,19 @@ def test_one_page_has_times_of_one_device_and_of_a_worker(
     assert (table(out), written(out)) == (rows, files)
 
 
-def test_the_others_refuse_ranks(
+def test_experiments_without_ranks_refuse_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in (name for name, entry in EXPERIMENTS.items() if not entry.ranks):
-        for variable, value in {
-            "TORCHELASTIC_RUN_ID": "tests",
-            "RANK": "0",
-            "WORLD_SIZE": "2",
-        }.items():
-            monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "tests")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    names = [name for name, entry in EXPERIMENTS.items() if not entry.ranks]
+    assert names
+    for name in names:
+        monkeypatch.setenv("RANK", "0")
         refused(
-            capsys,
-            f"{name} trains in one process, but torchrun",
-            "reproduce",
-            name,
-            "--out",
-            tmp_path / "out",
-        )
+            capsys, f"{name} trains in one process, but torchrun", "reproduce", name,
+            "--out", tmp_path / "out",
+        )  # fmt: skip
         monkeypatch.setenv("RANK", "1")
         assert run("reproduce", name, "--out", tmp_path / "out") == 2
         assert capsys.readouterr() == ("", "")  # rank 0 has said it
@@ -148,7 +144,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> No
         assert workers
         assert record.train_seconds == max(workers.train_seconds) > max(workers.step_seconds) > 0
         assert 0 < max(workers.exchange_seconds) < record.train_seconds
-    # no checkpoints
+    # No checkpoints are left.
     assert {path.name for path in tmp_path.rglob("*") if path.is_dir()} == {"ranks-2"}
 
 

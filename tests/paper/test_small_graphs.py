@@ -39,10 +39,10 @@ def plain(cells: list[str]) -> list[str]:
 
 def test_each_cell_has_its_own_rate_and_shows_its_own_runs() -> None:
     def scores(run: RunConfig) -> tuple[float, float]:
-        right = run.training.lr == (0.05 if run.sub_gcns == 2 else 0.1)
-        return (0.9 if right else 0.5), run.sub_gcns / 100 + cast(
-            int, run.training.local_steps
-        ) / 1000
+        best_rate = 0.05 if run.sub_gcns == 2 else 0.1
+        validation = 0.9 if run.training.lr == best_rate else 0.5
+        local_steps = cast(int, run.training.local_steps)
+        return validation, run.sub_gcns / 100 + local_steps / 1000
 
     store = Scored(scores)
     [table] = LocalIterations.at(
@@ -60,9 +60,9 @@ def test_each_cell_has_its_own_rate_and_shows_its_own_runs() -> None:
         pytest.approx([2.1, 2.5]),
         pytest.approx([8.1, 8.5]),
     ]
-    # one diverged at once
-    runs = [run_record(validation=scores) for scores in ({"accuracy": 0.8}, {})]
-    assert validation_of(runs) == 0.4
+    scored = run_record(validation={"accuracy": 0.8})
+    diverged_at_once = run_record(validation={})
+    assert validation_of([scored, diverged_at_once]) == 0.4
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,8 @@ def test_a_row_of_table1_chooses_on_seeds_of_its_own_and_says_what(
 ) -> None:
     def scores(run: RunConfig) -> tuple[float, float]:
         best = (0.1, 0.0) if run.sub_gcns == 8 else (0.05, 5e-4)
-        return (0.9 if (run.training.lr, run.training.weight_decay) == best else 0.5), 0.5
+        is_best = (run.training.lr, run.training.weight_decay) == best
+        return (0.9 if is_best else 0.5), 0.5
 
     store = Scored(scores)
     [table] = Table1.at("table1", scale, seeds=2, datasets=("cora",)).run(store)
@@ -83,20 +84,9 @@ def test_a_row_of_table1_chooses_on_seeds_of_its_own_and_says_what(
     ]
     assert {tuple(row[-2:]) for row in rows if row[1] != "8"} == {("0.05", "0.0005")}
     assert {run.seed for run in store.asked} == {*searched, 0, 1}
-    last = [
-        "cora",
-        "8",
-        "",
-        "✓",
-        "✓",
-        "none",
-        "51.00 ± 1.41",
-        "60.00 ± 0.00",
-        "79.58 ± 0.60",
-        "0.1",
-        "0",
-    ]
-    assert plain(list(rows[TABLE1_ROWS.index((8, (1, 2)))])) == last
+    cells = ["cora", "8", "", "✓", "✓", "none"]
+    cells += ["51.00 ± 1.41", "60.00 ± 0.00", "79.58 ± 0.60", "0.1", "0"]
+    assert plain(list(rows[TABLE1_ROWS.index((8, (1, 2)))])) == cells
 
 
 def test_each_row_of_table1_splits_what_it_says() -> None:

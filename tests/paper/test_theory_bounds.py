@@ -39,7 +39,7 @@ def test_a_cell_is_what_the_library_computes() -> None:
     initial = expected_initial_error(p, 2)
     assert result["printed"][4] == bound.at(4, max(initial, result["error"][0]))
     assert result["predicted"][0] == pytest.approx(initial)
-    # what is trained is close to what is predicted, at first and at the end
+    # What is trained is close to what is predicted, at first and at the end.
     assert result["error"][3] == pytest.approx(result["predicted"][3], rel=0.5)
     late = [sum(result[key][-2:]) for key in ("error", "predicted")]
     assert late[1] / 3 < late[0] < late[1] * 3
@@ -93,7 +93,7 @@ def by_law(
 
     claimed = {split: ((split - 1) ** 2 / split**2) ** m for split in (2, 4, 8)}
     results: dict[str, Any] = {
-        f"kernel {m_}": [3.0 * d_1**-0.5 for d_1 in KERNEL_WIDTHS] for m_ in KERNEL_SPLITS
+        f"kernel {split}": [3.0 * d_1**-0.5 for d_1 in KERNEL_WIDTHS] for split in KERNEL_SPLITS
     }
     for split, steps in REMAINING:
         line = [result(claimed[split] * steps**zeta * d_1**remaining) for d_1 in widths]
@@ -111,7 +111,7 @@ def by_law(
     results |= {
         name: [[20, 120], [12, 120], [11, 120]] for name in ("rate", "rate fixed", "rate own")
     }
-    results["rate d_1"] = [[9 - place, 120] for place, _ in enumerate(widths)]
+    results["rate d_1"] = [[9 - index, 120] for index, _ in enumerate(widths)]
     local = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.8}
     return {**results, "local": [local], "lemma": [{"fall": 0.1, "allowed": 0.2}]}
 
@@ -188,15 +188,9 @@ def test_nothing_is_predicted_without_a_positive_kernel(
     tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cora = (
-        "--datasets",
-        "cora",
-        "--data-root",
-        shared_data,
-        "--nodes",
-        300,
-        "--out",
-        tmp_path / "out",
-    )
+        "--datasets", "cora", "--data-root", shared_data, "--nodes", 300,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
     refused(
         capsys,
         "cora: λ_0 is 0, and nothing is predicted",

@@ -80,9 +80,10 @@ def test_a_damaged_file_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / RESULT).touch()
     write(tmp_path / "good", one_device(0.9))
-    found = find_baseline(tmp_path / "mine", _FOUR)
-    assert found is not None
-    assert found[0] == "good"
+    baseline = find_baseline(tmp_path / "mine", _FOUR)
+    assert baseline is not None
+    name = baseline[0]
+    assert name == "good"
 
 
 def test_one_device_has_no_baseline(tmp_path: Path) -> None:

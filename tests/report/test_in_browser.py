@@ -46,8 +46,9 @@ def browser() -> Iterator[Browser]:
 def look(
     browser: Browser, address: str, width: int, height: int, scheme: Literal["light", "dark"]
 ) -> dict[str, Any]:
-    """Open a page, with what is shown on demand; return what is seen, and what was asked for or
-    complained of.
+    """Open a page with all that is shown on demand; return what `look.js` sees.
+
+    Its `events` are the requests and the complaints of the page.
     """
     events: list[str] = []
     with browser.new_context(
@@ -72,14 +73,14 @@ def test_a_page_reads_well_in_light_and_dark(browser: Browser, tmp_path: Path, n
             scheme: look(browser, (tmp_path / "report.html").as_uri(), width, height, scheme)
             for scheme in SCHEMES
         }
-        for what in seen.values():
-            assert what["events"] == []
-            assert what["scroll_width"] <= width
-            assert len(what["charts"]) == charts
-            for chart in what["charts"]:
+        for view in seen.values():
+            assert view["events"] == []
+            assert view["scroll_width"] <= width
+            assert len(view["charts"]) == charts
+            for chart in view["charts"]:
                 assert chart["width"] > 300
                 assert chart["height"] > 150
                 assert chart["drawn"]
-            assert what["texts"] > 30
-            assert not what["faint"], json.dumps(what["faint"][:5])
+            assert view["texts"] > 30
+            assert not view["faint"], json.dumps(view["faint"][:5])
         assert seen["light"]["background"] != seen["dark"]["background"]

@@ -74,7 +74,7 @@ def test_training_ends_where_it_says() -> None:
     assert abs(torch.tensor(left).mean() - expected) <= 3 * error
 
 
-def test_the_ends_of_its_settings() -> None:
+def test_many_local_steps_add_nothing_and_what_has_no_leading_order_is_refused() -> None:
     p = theory.complete(6)
     step = theory.recommended_step(p, 2)
     numbers = theory.Hyperparameters(1000, 2, 10**9, step)
@@ -106,7 +106,7 @@ def test_what_a_round_adds_is_what_the_leading_order_says() -> None:
     assert four / one == pytest.approx(16.0, rel=0.05)  # ζ², while ηζ is small: the bound has ζ
     of_one = theory.Hyperparameters(d_1, 1, 2, eta)
     assert theory.measure_added_error(p, of_one, draws=2, seeds=2) < 1e-25
-    # where the sub-GCNs train until they fit y, they agree: with large steps it falls
+    # Where the sub-GCNs train until they fit y, they agree: with large steps it falls.
     many, single = (
         theory.measure_added_error(p, theory.Hyperparameters(d_1, 2, zeta, eta), draws=5, seeds=2)
         for zeta in (32, 1)

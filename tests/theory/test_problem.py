@@ -25,12 +25,9 @@ def names_that_fail(p: theory.Problem) -> set[str]:
 
 def test_each_assumption_fails_where_it_has_to() -> None:
     p = theory.ring(8, 5)
-    assert (
-        not names_that_fail(p)
-        | names_that_fail(theory.complete(6))
-        | names_that_fail(theory.ring(9, 9, jumps=(1,)))
-    )
-    # an even ring is bipartite
+    for problem in (p, theory.complete(6), theory.ring(9, 9, jumps=(1,))):
+        assert not names_that_fail(problem)
+    # An even ring is bipartite.
     assert names_that_fail(theory.ring(8, 8, jumps=(1,))) == {"λ_min(Ā) ≠ 0", "λ_0 > 0"}
     assert names_that_fail(theory.Problem(3.0 * p.x, p.edge_index, p.y)) == {
         "‖x_i‖ ≤ (1 − ε) / 2",
@@ -65,12 +62,14 @@ def test_the_least_epsilon_is_that_of_a_search(degrees: list[int]) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(n=st.integers(3, 12), seed=st.integers(0, 10**6), isolated=st.booleans())
-def test_the_spectrum_of_the_aggregation_matrix(n: int, seed: int, isolated: bool) -> None:
+def test_the_spectrum_of_the_aggregation_matrix_is_from_0_to_2(
+    n: int, seed: int, isolated: bool
+) -> None:
     A = torch.triu(torch.rand(n, n, generator=torch.Generator().manual_seed(seed)) < 0.4, 1)
     A[0, 1] = True
     edges = (A | A.T).nonzero().T
     values = torch.linalg.eigvalsh(aggregation(edges, n + isolated))
-    # with an edge anywhere λ_max is 2, as the paper says; without one it is 1
+    # With an edge anywhere λ_max is 2, as the paper says; without one it is 1.
     assert abs(values[-1] - 2.0) < 1e-12
     assert values[0] > -1e-12
     assert float(torch.linalg.eigvalsh(aggregation(edges[:, :0], n))[-1]) == 1.0
@@ -110,7 +109,7 @@ def test_a_graph_s_classes_are_its_targets() -> None:
     assert checks["balanced degrees"].value == degree_balance(p.degrees)[0]
 
 
-def test_what_is_no_problem() -> None:
+def test_what_is_no_problem_is_refused() -> None:
     x = torch.eye(3).double()
     y = torch.zeros(3).double()
     edges = torch.tensor([[0, 1], [1, 0]])
@@ -147,9 +146,8 @@ def test_a_basis_of_the_rows_of_x_leaves_what_training_depends_on(
 
 def test_the_diagonal_and_parallel_rows_are_exact() -> None:
     x_hat = torch.tensor([[3.0, 4.0], [6.0, 8.0], [-3.0, -4.0], [0.0, 0.0]], dtype=torch.float64)
-    expected = (
-        torch.tensor([[25, 50, 0, 0], [50, 100, 0, 0], [0, 0, 25, 0], [0, 0, 0, 0]]).double() / 2
-    )
+    products = torch.tensor([[25, 50, 0, 0], [50, 100, 0, 0], [0, 0, 25, 0], [0, 0, 0, 0]])
+    expected = products.double() / 2
     torch.testing.assert_close(limit_gram(x_hat, 1), expected, rtol=1e-14, atol=1e-14)
     torch.testing.assert_close(output_gram(x_hat), expected, rtol=1e-14, atol=1e-14)
 
@@ -159,15 +157,8 @@ def test_the_diagonal_and_parallel_rows_are_exact() -> None:
 def test_finite_kernels_converge_with_the_root_of_the_width(m: int) -> None:
     p = theory.ring(8, 5)
     widths = [64, 256, 1024]
-    assert (
-        abs(
-            theory.exponent(
-                widths, [theory.measure_kernel_distance(p, d_1, m, 60) for d_1 in widths]
-            )
-            + 0.5
-        )
-        <= 0.1
-    )
+    distances = [theory.measure_kernel_distance(p, d_1, m, 60) for d_1 in widths]
+    assert theory.exponent(widths, distances) == pytest.approx(-0.5, abs=0.1)
 
 
 def test_kernels_of_the_sub_gcns_add_up_and_do_not_have_the_papers_scale() -> None:
@@ -192,13 +183,13 @@ def test_a_step_changes_the_output_by_its_secant_kernel_exactly() -> None:
         for k in range(3):
             G = secant_kernel(p, weights[k], weights[k + 1], d_1)
             torch.testing.assert_close(outputs[k + 1] - outputs[k], eta * G @ (p.y - outputs[k]))
-        # without a step it is the kernel of the weights
+        # Without a step it is the kernel of the weights.
         torch.testing.assert_close(
             secant_kernel(p, weights[0], weights[0], d_1), kernel(p, weights[0], d_1)
         )
 
 
-def test_sparse_features_of_the_nearest_nodes() -> None:
+def test_sparse_features_of_the_nearest_nodes_are_those_of_dense_ones() -> None:
     rng = torch.Generator().manual_seed(0)
     x = torch.eye(30, 50)
     one, other = torch.randint(30, (2, 60), generator=rng)

@@ -62,7 +62,7 @@ def test_both_lemmas_hold_with_the_mean_and_fail_with_the_sum(
     total = disagreement(start) / m  # Lemma subnetwork_deviation
     assert relative(decomposed, error) <= 1e-10
     assert relative(total, deviation) <= 1e-10
-    # f = Σ_j f^(j), as the paper has it: m times the output that its lemmas are about
+    # The paper has f = Σ_j f^(j), which is m times the output that its lemmas are about.
     assert relative(decomposed, (p.y - m * round_.after).square().sum()) > 1e-6
     assert relative(total, (m * round_.before - start).square().sum()) > 1e-6
 
@@ -75,7 +75,7 @@ def test_one_sub_gcn_is_gradient_descent_on_the_whole_gcn() -> None:
     round_ = theory.train_round(gist, p, 4, 0.1)
     for _ in range(4):
         output = p.a_bar @ (p.x_hat @ theta).relu() @ a / math.sqrt(30)
-        # the gradient as the paper writes it: half of that of the squared error
+        # The paper's gradient is half of that of the squared error.
         (full,) = torch.autograd.grad((p.y - output).square().sum(), theta)
         theta = (theta - 0.1 * full / 2).detach().requires_grad_()
     torch.testing.assert_close(theory.global_weights(gist), theta.detach(), rtol=1e-12, atol=1e-14)
@@ -94,16 +94,15 @@ def test_sub_gcns_deviate_from_the_gcn_as_expected_and_are_it_in_the_mean() -> N
     hidden = p.a_bar @ (p.x_hat @ theta).relu() * a / 10
     outputs = torch.stack([hidden[:, gist.blocks(t)[0][0]].sum(dim=1) for t in range(draws)])
     squares = (outputs - global_output(gist, p)).square().sum(dim=1)
-    assert abs(squares.mean() - expected_deviation(p, theta, m)) <= 3 * squares.std() / math.sqrt(
-        draws
-    )
+    deviation = abs(squares.mean() - expected_deviation(p, theta, m))
+    assert deviation <= 3 * squares.std() / math.sqrt(draws)
     off = (outputs.mean(dim=0) - global_output(gist, p)).abs()
     assert bool((off <= 4 * outputs.std(dim=0) / math.sqrt(draws)).all())
-    starts = torch.stack([global_output(theory.make_gist(p, 30, 2, seed), p) for seed in range(30)])
-    errors = (p.y - starts).square().sum(dim=1)
-    assert abs(errors.mean() - theory.expected_initial_error(p, 2)) <= 3 * errors.std() / math.sqrt(
-        30
-    )
+    seeds = 30
+    starts = [global_output(theory.make_gist(p, 30, 2, seed), p) for seed in range(seeds)]
+    errors = (p.y - torch.stack(starts)).square().sum(dim=1)
+    deviation = abs(errors.mean() - theory.expected_initial_error(p, 2))
+    assert deviation <= 3 * errors.std() / math.sqrt(seeds)
 
 
 def test_local_training_contracts_as_the_lemma_says_where_its_conditions_hold() -> None:
@@ -114,7 +113,7 @@ def test_local_training_contracts_as_the_lemma_says_where_its_conditions_hold() 
         assert measured["slowest"] <= measured["factor"] < 1
     of_one_neuron = theory.measure_contraction(theory.complete(6), 2, 2, 2, seeds=1)
     assert math.isnan(of_one_neuron["slowest"])
-    # and no neuron moves further than is allowed
+    # And no neuron moves further than is allowed.
     p = theory.complete(6)
     d_1 = 4096
     gist = theory.make_gist(p, d_1, 2)
@@ -122,9 +121,8 @@ def test_local_training_contracts_as_the_lemma_says_where_its_conditions_hold() 
     start = theory.global_weights(gist)
     trace = theory.train_round(gist, p, 5, eta)
     for j, (block,) in enumerate(gist.blocks(0)):
-        moved = max(
-            float((theta - start[:, block]).norm(dim=0).max()) for theta in trace.weights[j]
-        )
+        moves = [(theta - start[:, block]).norm(dim=0).max() for theta in trace.weights[j]]
+        moved = float(max(moves))
         assert 0 < moved <= movement_bound(p, eta, trace.local_errors(p.y)[j, :-1], d_1)
 
 
@@ -139,7 +137,7 @@ def test_at_the_recommended_step_local_training_contracts_by_the_square(m: int) 
     assert kernel_drift(p, [round_], d_1) <= lambda_0 / 2
     errors = round_.local_errors(p.y)
     assert bool((errors[:, 1:] <= (1 - eta * lambda_0 / 2) ** 2 * errors[:, :-1]).all())
-    # far above it the lemma's conclusion fails: the step is what keeps it
+    # Far above it the lemma's conclusion fails: the step is what keeps it.
     large = theory.train_round(theory.make_gist(p, d_1, m), p, 3, 3 * eta).local_errors(p.y)
     assert bool((large[:, 1:] > large[:, :-1]).any())
 
@@ -163,14 +161,13 @@ def test_steps_of_the_local_proof_that_lose_a_factor_n() -> None:
     (before, after) = trace.weights[0]
     moved = float((outputs[1] - outputs[0]).square().sum() / (p.y - outputs[0]).square().sum())
     assert 1.5 * 4 * eta**2 * p.mass < moved <= 4 * eta**2 * p.mass * p.n
-    # the gradient's bound without ‖Ā‖ = 2
+    # So does the gradient's bound without ‖Ā‖ = 2.
     bound = movement_bound(p, eta, trace.local_errors(p.y)[0, :1], 4096)
     assert 0.99 * bound < float((after - before).norm(dim=0).max()) <= bound
-    # <y − ŷ(k), I_2> <= 4ηŝ/d_1 ‖y − ŷ(k)‖² of the neurons S^⊥; with R large these are all, and I_2
-    # is the whole change
-    along = float(
-        (p.y - outputs[0]) @ (outputs[1] - outputs[0]) / (p.y - outputs[0]).square().sum()
-    )
+    # So does <y − ŷ(k), I_2> <= 4ηŝ/d_1 ‖y − ŷ(k)‖² of the neurons S^⊥. With R large these are all,
+    # and I_2 is the whole change.
+    residual = p.y - outputs[0]
+    along = float(residual @ (outputs[1] - outputs[0]) / residual.square().sum())
     assert 4 * 4 * eta < along <= 4 * p.n * eta
 
 
@@ -182,6 +179,6 @@ def test_the_printed_deviation_of_sub_gcns_fails_at_its_largest_radius() -> None
     theta = start.clone()
     theta[0] += 0.5  # every neuron moves by R = 1/2
     assert float(p.x_hat.norm(dim=1).max()) <= 1.0 + 1e-12
-    # the lemma's premise
+    # The lemma's premise holds.
     assert float((p.x_hat @ start).square().sum(dim=1).max()) <= (2 - 0.5**2) * d_1
     assert 4 * p.n * (m - 1) / m**2 < expected_deviation(p, theta, m) <= 16 * p.n * (m - 1) / m**2
