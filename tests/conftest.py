@@ -5,7 +5,7 @@ import hypothesis
 import pytest
 import torch
 
-# a first call, and a busy machine, may be slow
+# A first call may be slow, and so may a busy machine.
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
@@ -14,8 +14,8 @@ NO_GPU = (
     "where there is one."
 )
 
-# Kill loops, examples and a browser are for `make test-all`, as are tests of real graphs and those
-# marked `long`.
+# Kill loops, examples and a browser are for `make test-all`.
+# So are tests of real graphs and those marked `long`.
 LONG = (
     "distributed/test_restarts.py",
     "examples/",
@@ -28,8 +28,9 @@ _SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the long tests. Leave out those that need a GPU where there is none; a line at the end
-    says so.
+    """Mark the long tests, and leave out those that need a GPU where there is none.
+
+    A line at the end says so.
     """
     mark_long(items)
     if torch.cuda.is_available():
@@ -72,7 +73,9 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """The products of tests are tiny: on a busy machine, threads that wait for each other cost
+    """Have torch compute in one thread.
+
+    The products of tests are tiny. On a busy machine, threads that wait for each other cost
     seconds.
     """
     torch.set_num_threads(1)
@@ -80,8 +83,9 @@ def one_thread() -> None:
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the user's cache, and none hangs on the random numbers of those
-    before it.
+    """Give every test an empty cache, and the same random numbers.
+
+    No test reads or writes the user's cache, or hangs on the tests before it.
     """
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("user") / "cache"

@@ -41,9 +41,8 @@ def test_one_sub_gcn_is_a_plain_loop_bit_for_bit(options: dict[str, Any], norm: 
     for step in range(epochs):
         optimizer.param_groups[0]["lr"] = training.rate_at(step, epochs)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(
-            model(GRAPH.x, ADJ)[GRAPH.train], GRAPH.y[GRAPH.train]
-        ).backward()
+        out = model(GRAPH.x, ADJ)[GRAPH.train]
+        nn.functional.cross_entropy(out, GRAPH.y[GRAPH.train]).backward()
         if training.clip_norm is not None:
             nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
         optimizer.step()
@@ -60,22 +59,24 @@ def test_one_sub_gcn_is_a_plain_loop_bit_for_bit(options: dict[str, Any], norm: 
         (USERS["pyg sage stack"][0], (8, 7), None),
     ],
 )
-def test_rounds_by_hand_are_fit(build: Any, widths: Any, input_axis: int | None) -> None:
-    fitted, own = (GIST(build, widths, 3, input_axis=input_axis, seed=2) for _ in range(2))
-    fit(fitted, epochs=18, local_steps=2, lr=0.02)  # six steps each: three rounds
+def test_rounds_by_hand_train_what_fit_trains(
+    build: Any, widths: Any, input_axis: int | None
+) -> None:
+    fitted, by_hand = (GIST(build, widths, 3, input_axis=input_axis, seed=2) for _ in range(2))
+    fit(fitted, epochs=18, local_steps=2, lr=0.02)  # Each takes six steps, in three rounds.
     adj = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
     adj.cache_products(GRAPH.x)
-    for round_ in own.rounds(3):
+    for round_ in by_hand.rounds(3):
         for i, sub in enumerate(round_):
             columns = round_.input_columns(i)
             x = GRAPH.x if columns is None else GRAPH.x[:, columns]
-            optimizer = torch.optim.Adam(own.parameter_groups(sub, lr=0.02), fused=True)
+            optimizer = torch.optim.Adam(by_hand.parameter_groups(sub, lr=0.02), fused=True)
             for _ in range(2):
                 optimizer.zero_grad()
                 out = sub(x, adj if isinstance(sub, GCN) else GRAPH.edge_index)
                 nn.functional.cross_entropy(out[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
                 optimizer.step()
-    assert same(theta(fitted), theta(own))
+    assert same(theta(fitted), theta(by_hand))
 
 
 # The result follows from the seed.
@@ -83,15 +84,18 @@ def test_rounds_by_hand_are_fit(build: Any, widths: Any, input_axis: int | None)
 
 @pytest.mark.parametrize(("m", "sampler"), [(1, None), (3, None), (3, ClusterSampling(6, 2))])
 def test_the_seed_decides_everything(m: int, sampler: ClusterSampling | None) -> None:
-    runs = []
-    for seed, noise in ((0, 1), (0, 2), (1, 1)):
+    def run(seed: int, noise: int) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
         torch.manual_seed(noise)
         gist = GIST(gcn(dropout=0.5, norm="batch"), (8, 7), m, seed=seed)
         result = fit(gist, sampler=sampler)
-        runs.append((theta(gist), quiet(result.progress.history)))
-    assert same(runs[0][0], runs[1][0])
-    assert runs[0][1] == runs[1][1]
-    assert not same(runs[0][0], runs[2][0])
+        return theta(gist), quiet(result.progress.history)
+
+    expected, history = run(seed=0, noise=1)
+    with_other_noise, history_with_other_noise = run(seed=0, noise=2)
+    with_other_seed, _ = run(seed=1, noise=1)
+    assert same(with_other_noise, expected)
+    assert history_with_other_noise == history
+    assert not same(with_other_seed, expected)
 
 
 def test_the_users_random_stream_does_not_move() -> None:
@@ -104,16 +108,17 @@ def test_the_users_random_stream_does_not_move() -> None:
 
 
 def test_m_the_epochs_and_the_batches_suit_the_graph_and_the_width() -> None:
-    for nodes, width, m in ((24, 7, 1), (2_001, 7, 1), (24, 1024, 2)):
+    for nodes, width, expected_m in ((24, 7, 1), (2_001, 7, 1), (24, 1024, 2)):
         gist = GIST(gcn(), (width, 7))
         result = gist.fit(
             tiny_graph(nodes), progress=False, callbacks=[InterruptWhen(lambda: True)]
         )
-        assert (gist.sub_gcns, result.config["training"]["epochs"]) == (m, 100 * m)
+        assert gist.sub_gcns == expected_m
+        assert result.config["training"]["epochs"] == 100 * expected_m
         assert (result.batches is None) == (nodes == 24)
-        given = GIST(gcn(), (8, 7), 2)
-        given.fit(tiny_graph(nodes), epochs=1, progress=False)
-        assert given.sub_gcns == 2
+        with_two = GIST(gcn(), (8, 7), 2)
+        with_two.fit(tiny_graph(nodes), epochs=1, progress=False)
+        assert with_two.sub_gcns == 2
 
 
 # The rounds of a loop by hand.
@@ -141,15 +146,15 @@ def test_a_round_gives_plain_modules_and_leaving_it_aggregates() -> None:
     before = gist.theta.copy()
     for round_ in gist.rounds(1):
         assert len(round_) == len(list(round_)) == 3
-        for own, sub in zip(round_.blocks, round_, strict=True):
+        for blocks, sub in zip(round_.blocks, round_, strict=True):
             assert type(sub) is GCN
             assert sub.training
-            assert named_tensors(sub)["convs.1.weight"].shape == (len(own[1]), len(own[0]))
+            assert named_tensors(sub)["convs.1.weight"].shape == (len(blocks[1]), len(blocks[0]))
             train(sub, adam(sub))
         assert same(theta(gist), before)
     assert not same(theta(gist), before)
-    for own, sub in zip(round_.blocks, round_, strict=True):
-        new = gist.theta.place.tensors["convs.1.weight"][own[1]][:, own[0]]
+    for blocks, sub in zip(round_.blocks, round_, strict=True):
+        new = gist.theta.place.tensors["convs.1.weight"][blocks[1]][:, blocks[0]]
         assert torch.equal(new, named_tensors(sub)["convs.1.weight"])
     shared = torch.stack([named_tensors(sub)["convs.2.bias"] for sub in round_]).mean(0)
     torch.testing.assert_close(gist.theta.place.tensors["convs.2.bias"], shared.detach())
@@ -169,7 +174,7 @@ DIVERGED = ("round 3", "'convs.1.bias'", "sub-GCN 1", "learning rate")
 
 
 @pytest.mark.parametrize(
-    ("how", "error", "said"),
+    ("failure", "error", "messages"),
     [
         ("error", KeyError, ()),
         ("one without carry", InputError, ("sub-GCN 1", "all or none")),
@@ -178,7 +183,7 @@ DIVERGED = ("round 3", "'convs.1.bias'", "sub-GCN 1", "learning rate")
     ],
 )
 def test_a_round_that_fails_changes_nothing(
-    how: str, error: type[Exception], said: tuple[str, ...]
+    failure: str, error: type[Exception], messages: tuple[str, ...]
 ) -> None:
     gist = make()
     list(gist.rounds(2))
@@ -188,18 +193,18 @@ def test_a_round_that_fails_changes_nothing(
         for round_ in gist.rounds(1):
             for i, sub in enumerate(round_):
                 optimizer = adam(sub)
-                if how == "one without carry" and i != 1:
+                if failure == "one without carry" and i != 1:
                     round_.carry(i, optimizer)
                 train(sub, optimizer)
-                if how == "error":
+                if failure == "error":
                     raise KeyError
             if error is DivergedError:
                 with torch.no_grad():
-                    named_tensors(round_.subs[1])["convs.1.bias"][0] = float(how)
+                    named_tensors(round_.subs[1])["convs.1.bias"][0] = float(failure)
 
     with pytest.raises(error) as caught:
         fail()
-    assert all(part in str(caught.value) for part in said)
+    assert all(part in str(caught.value) for part in messages)
     assert same(theta(gist), before)
 
 
@@ -215,8 +220,8 @@ def test_carry_where_only_one_sub_gcn_took_steps(trained: int) -> None:
                 optimizer.zero_grad()
                 sub(GRAPH.x).square().sum().backward()
                 optimizer.step()
-        own = round_.blocks[trained][0]
-        other = round_.blocks[1 - trained][0]
-    kept = gist.theta.place.moments["moments/hidden.weight/exp_avg_sq"]
-    assert kept[own].any()
-    assert not kept[other].any()
+        of_trained = round_.blocks[trained][0]
+        of_untrained = round_.blocks[1 - trained][0]
+    second_moments = gist.theta.place.moments["moments/hidden.weight/exp_avg_sq"]
+    assert second_moments[of_trained].any()
+    assert not second_moments[of_untrained].any()

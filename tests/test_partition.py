@@ -33,34 +33,40 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], int]:
 def test_blocks_split_every_axis_that_is_not_whole(
     case: tuple[tuple[int, ...], int], kind: str, seed: int, number: int, data: st.DataObject
 ) -> None:
-    features, m = case if kind == "balanced" else (tuple(d + 20 for d in case[0]), min(case[1], 3))
-    whole = data.draw(st.sets(st.sampled_from(range(len(features)))))
-    partition = Partition(features, m, whole=whole, kind=kind, seed=seed)
+    features, m = case
+    if kind == "categorical":  # Random blocks need many more features than sub-GCNs.
+        features = tuple(d + 20 for d in features)
+        m = min(m, 3)
+    whole_axes = data.draw(st.sets(st.sampled_from(range(len(features)))))
+    partition = Partition(features, m, whole=whole_axes, kind=kind, seed=seed)
     blocks = partition.blocks(number)
     assert len(blocks) == m
     for axis, d in enumerate(features):
-        own = [b[axis] for b in blocks]
-        if axis in whole:
-            assert all(torch.equal(b, torch.arange(d)) for b in own)
+        blocks_of_axis = [b[axis] for b in blocks]
+        if axis in whole_axes:
+            assert all(torch.equal(b, torch.arange(d)) for b in blocks_of_axis)
             continue
-        assert sorted(torch.cat(own).tolist()) == list(range(d))
-        assert all(
-            len(b) and torch.equal(b, b.sort().values) and b.dtype == torch.long for b in own
-        )
-        assert kind == "categorical" or max(map(len, own)) - min(map(len, own)) <= 1
-    assert partition.whole == (whole if m > 1 else {*range(len(features))})
-    assert partition.sizes(number) == [tuple(map(len, own)) for own in blocks]
+        assert sorted(torch.cat(blocks_of_axis).tolist()) == list(range(d))
+        for block in blocks_of_axis:
+            assert len(block) > 0
+            assert block.dtype == torch.long
+            assert torch.equal(block, block.sort().values)
+        if kind == "balanced":
+            sizes = [len(block) for block in blocks_of_axis]
+            assert max(sizes) - min(sizes) <= 1
+    assert partition.whole == (whole_axes if m > 1 else {*range(len(features))})
+    assert partition.sizes(number) == [tuple(map(len, of_sub_gcn)) for of_sub_gcn in blocks]
 
 
 @examples
 @given(kind=kinds, seed=st.integers(0, 2**40), number=st.integers(0, 10**4))
 def test_axes_of_the_same_width_have_blocks_of_their_own(kind: str, seed: int, number: int) -> None:
-    for own in Partition((64, 64), 3, kind=kind, seed=seed).blocks(number):
-        assert own[0].tolist() != own[1].tolist()
+    for of_sub_gcn in Partition((64, 64), 3, kind=kind, seed=seed).blocks(number):
+        assert of_sub_gcn[0].tolist() != of_sub_gcn[1].tolist()
 
 
 def as_lists(partition: Partition, number: int) -> list[list[list[int]]]:
-    return [[block.tolist() for block in own] for own in partition.blocks(number)]
+    return [[block.tolist() for block in of_sub_gcn] for of_sub_gcn in partition.blocks(number)]
 
 
 @examples
@@ -83,15 +89,16 @@ def test_blocks_follow_from_seed_and_round_alone(
 
 
 def test_all_balanced_blocks_are_equally_likely_and_categorical_sizes_are_binomial() -> None:
-    """Without the empty blocks. The probability of counts at least as far from what is expected is
-    not tiny.
+    """Draws with an empty block are left out of the binomial sizes.
+
+    Counts at least as far from the expected ones do not have a tiny probability.
     """
     balanced = Partition((6,), 2, seed=5)
     categorical = Partition((6,), 2, kind="categorical", seed=7)
     seen = Counter(tuple(balanced.blocks(t)[0][0].tolist()) for t in range(ROUNDS))
-    every = list(combinations(range(6), 3))
-    assert set(seen) == set(every)
-    assert chisquare([seen[b] for b in every]).pvalue > 1e-3
+    possible = list(combinations(range(6), 3))
+    assert set(seen) == set(possible)
+    assert chisquare([seen[b] for b in possible]).pvalue > 1e-3
     sizes = Counter(len(categorical.blocks(t)[0][0]) for t in range(ROUNDS))
     assert set(sizes) == set(range(1, 6))
     expected = [ROUNDS * comb(6, k) / (2**6 - 2) for k in range(1, 6)]
@@ -103,19 +110,21 @@ def test_all_balanced_blocks_are_equally_likely_and_categorical_sizes_are_binomi
 def test_blocks_of_a_divisor_are_unions(
     case: tuple[tuple[int, ...], int], data: st.DataObject, seed: int, number: int
 ) -> None:
-    """Block r of m' sub-GCNs is the union of the blocks of m that are r mod m', also by way of m =
-    1.
+    """Block r of m' sub-GCNs is the union of the blocks of m that are r mod m'.
+
+    It is so also by way of m = 1.
     """
     features, many = case
-    few = data.draw(st.sampled_from([m for m in range(1, many + 1) if many % m == 0]))
-    whole = data.draw(st.sets(st.sampled_from(range(len(features)))))
-    partition = Partition(features, many, whole=whole, seed=seed)
+    divisors = [m for m in range(1, many + 1) if many % m == 0]
+    few = data.draw(st.sampled_from(divisors))
+    whole_axes = data.draw(st.sets(st.sampled_from(range(len(features)))))
+    partition = Partition(features, many, whole=whole_axes, seed=seed)
     blocks = partition.blocks(number)
     unions = partition.split_into(1).split_into(few).blocks(number)
     for r, union in enumerate(unions):
         for axis, d in enumerate(features):
             parts = [blocks[i][axis] for i in range(r, many, few)]
-            expected = torch.arange(d) if axis in whole else torch.cat(parts).sort().values
+            expected = torch.arange(d) if axis in whole_axes else torch.cat(parts).sort().values
             assert torch.equal(union[axis], expected)
 
 
@@ -139,7 +148,7 @@ REFUSED: dict[tuple[str, ...], dict[str, Any]] = {
 
 
 def test_what_cannot_be_split_is_refused() -> None:
-    for said, own in REFUSED.items():
-        with refused(*said):
-            Partition(**{"features": (8,), "sub_gcns": 2, **own})
+    for messages, options in REFUSED.items():
+        with refused(*messages):
+            Partition(**{"features": (8,), "sub_gcns": 2, **options})
     assert Partition((16, 8), 16, whole=[1]).sub_gcns == 16

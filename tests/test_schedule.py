@@ -29,16 +29,20 @@ def trainings(draw: st.DrawFn) -> Training:
 
 def steps_of_each(training: Training, per_epoch: int, m: int) -> int:
     """The steps of each sub-GCN: of the whole run a share, or all; one at least."""
-    total = training.all_epochs * per_epoch
-    return max(1, round(total / m if training.training == "split" else total))
+    steps = training.all_epochs * per_epoch
+    if training.training == "split":
+        steps /= m
+    return max(1, round(steps))
 
 
 @given(lr=st.floats(1e-6, 10), progress=st.floats(0, 1, exclude_max=True))
-def test_rates(lr: float, progress: float) -> None:
+def test_a_rate_is_constant_or_falls_in_two_steps_or_by_a_cosine(
+    lr: float, progress: float
+) -> None:
     step = int(progress * 10**6)
     steps = 10**6
     assert Training(1, lr=lr, schedule="constant").rate_at(step, steps) == lr
-    tenths = 0 if step < steps / 2 else 1 if step < 3 * steps / 4 else 2
+    tenths = (step >= steps / 2) + (step >= 3 * steps / 4)
     assert Training(1, lr=lr, schedule="step").rate_at(step, steps) == pytest.approx(
         lr / 10**tenths
     )
@@ -75,27 +79,28 @@ def test_rounds_follow_each_other(training: Training, per_epoch: int, m: int) ->
     steps = steps_of_each(training, per_epoch, m)
     optimizer = training.make_optimizer([nn.Parameter(torch.zeros(2))])
     assert schedule.steps == steps
-    taken = 0
+    steps_of_round = 0
     rounds = 0
-    found = list[float]()
-    own = schedule.steps_of(0)
+    rates = list[float]()
+    part = schedule.steps_of(0)
     for step in range(steps):
-        assert (own.first, own.total) == (rounds * training.local_steps, steps)
-        k = step - own.first
-        found.append(own.rate(training, k))
-        own.begin(optimizer, training, k)
-        assert optimizer.param_groups[0]["lr"] == pytest.approx(found[-1])
-        taken += 1
-        if taken == training.local_steps or step == steps - 1:
-            assert own.count == taken
-            rounds = rounds + 1
-            taken = 0
+        assert (part.first, part.total) == (rounds * training.local_steps, steps)
+        k = step - part.first
+        rates.append(part.rate(training, k))
+        part.begin(optimizer, training, k)
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(rates[-1])
+        steps_of_round += 1
+        if steps_of_round == training.local_steps or step == steps - 1:
+            assert part.count == steps_of_round
+            rounds += 1
+
+            steps_of_round = 0
             assert schedule.epochs_after(rounds) == pytest.approx(
                 training.all_epochs * (step + 1) / steps
             )
-            own = schedule.steps_of(rounds)
+            part = schedule.steps_of(rounds)
     assert rounds == schedule.rounds
-    assert found == [training.rate_at(step, steps) for step in range(steps)]
+    assert rates == [training.rate_at(step, steps) for step in range(steps)]
     assert schedule.epochs_after(0) == 0
     assert schedule.epochs_after(rounds) == pytest.approx(training.epochs)
 
@@ -107,12 +112,12 @@ def test_the_model_is_scored_after_every_few_rounds_and_the_last(
 ) -> None:
     """After every round, if nothing says what a score costs."""
     schedule = Schedule(training, per_epoch, m)
-    every = 1 if training.evaluate_every == "auto" else training.evaluate_every
-    assert schedule.evaluate_every == every
+    interval = 1 if training.evaluate_every == "auto" else training.evaluate_every
+    assert schedule.evaluate_every == interval
     scored = [
         number for number in range(1, schedule.rounds + 1) if schedule.is_scored_after(number)
     ]
-    assert scored == sorted({*range(every, schedule.rounds + 1, every), schedule.rounds})
+    assert scored == sorted({*range(interval, schedule.rounds + 1, interval), schedule.rounds})
 
 
 def test_a_billion_epochs_take_no_time_to_count() -> None:

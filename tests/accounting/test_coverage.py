@@ -1,5 +1,6 @@
-"""The share that is never trained, against entries that sub-GCNs hold: of all possible blocks, and
-of many draws.
+"""The share that is never trained, against the entries that sub-GCNs hold.
+
+It is compared over all possible blocks, and over many draws.
 """
 
 import itertools
@@ -26,13 +27,13 @@ INPUT_AXIS = ((lambda widths: GCN(widths[0], widths[1:], 3)), {"input_axis": 0})
 
 
 def made(model: str, widths: Any, m: int, **options: Any) -> GIST:
-    build, own = INPUT_AXIS if model == "input axis" else (every_model()[model][0], {})
-    return GIST(build, widths, m, **own, **options)
+    build, needed = INPUT_AXIS if model == "input axis" else (every_model()[model][0], {})
+    return GIST(build, widths, m, **needed, **options)
 
 
-def held(gist: GIST, blocks: Sequence[Blocks]) -> np.ndarray:
+def is_trained(gist: GIST, blocks: Sequence[Blocks]) -> np.ndarray:
     """Whether each parameter of Θ is in some sub-GCN."""
-    found = []
+    flags = []
     for name, tensor in gist.full_spec.on_meta().named_parameters():
         here = np.zeros(tensor.shape, bool)
         for sub_gcn in blocks:
@@ -41,31 +42,39 @@ def held(gist: GIST, blocks: Sequence[Blocks]) -> np.ndarray:
                 for dim in gist.layout.dims[name]
             )
             here[np.ix_(*positions)] = True
-        found.append(here.ravel())
-    return np.concatenate(found)
+        flags.append(here.ravel())
+    return np.concatenate(flags)
 
 
 def every_blocks(gist: GIST) -> Iterator[list[Blocks]]:
     """All blocks that a round may draw, equally likely."""
     m = gist.sub_gcns
-    kind = gist.partition.kind
-    axes = []
+    axes: list[list[list[torch.Tensor]]] = []
     for axis, d in enumerate(gist.partition.features):
-        owners = itertools.product(range(m), repeat=d)
-        even = sorted(i % m for i in range(d))
-        fitting = [
-            o for o in owners if (sorted(o) == even if kind == "balanced" else len(set(o)) == m)
-        ]
-        split = [
-            [torch.tensor([f for f in range(d) if o[f] == i]) for i in range(m)] for o in fitting
-        ]
-        axes.append([[torch.arange(d)] * m] if axis in gist.partition.whole else split)
+        if axis in gist.partition.whole:
+            axes.append([[torch.arange(d)] * m])
+            continue
+        possible = itertools.product(range(m), repeat=d)
+        axes.append(
+            [
+                [(torch.tensor(owners) == sub_gcn).nonzero().squeeze(1) for sub_gcn in range(m)]
+                for owners in possible
+                if may_be_drawn(owners, m, gist.partition.kind)
+            ]
+        )
     for chosen in itertools.product(*axes):
         yield list(zip(*chosen, strict=True))
 
 
+def may_be_drawn(owners: tuple[int, ...], m: int, kind: str) -> bool:
+    """Whether features may belong to these sub-GCNs: in even shares, or each with one at least."""
+    if kind == "balanced":
+        return sorted(owners) == sorted(i % m for i in range(len(owners)))
+    return len(set(owners)) == m
+
+
 def sizes_of(blocks: Sequence[Blocks]) -> list[tuple[int, ...]]:
-    return [tuple(map(len, own)) for own in blocks]
+    return [tuple(map(len, of_sub_gcn)) for of_sub_gcn in blocks]
 
 
 @pytest.mark.one_in(3)
@@ -83,12 +92,12 @@ def sizes_of(blocks: Sequence[Blocks]) -> list[tuple[int, ...]]:
         ("input axis", (4, 3), 2, {}),
     ],
 )
-def test_it_is_the_mean_over_all_possible_blocks(
+def test_the_share_is_the_mean_over_all_possible_blocks(
     model: str, widths: int | tuple[int, ...], m: int, kind: str, options: Any
 ) -> None:
     gist = made(model, widths, m, partition=kind, seed=1, **options)
-    possible = [(sizes_of(blocks), held(gist, blocks)) for blocks in every_blocks(gist)]
-    chances = np.mean([each for _, each in possible], axis=0)
+    possible = [(sizes_of(blocks), is_trained(gist, blocks)) for blocks in every_blocks(gist)]
+    chances = np.mean([flags for _, flags in possible], axis=0)
     for rounds in (2, 3, 7):
         expected = np.mean((1 - chances) ** rounds)
         assert never_trained(gist.full_spec, gist.partition, rounds) == pytest.approx(
@@ -96,7 +105,7 @@ def test_it_is_the_mean_over_all_possible_blocks(
         )
     # One round has the first draw's blocks, whose sizes are known.
     drawn = sizes_of(gist.blocks(0))
-    expected = 1 - np.mean([each for sizes, each in possible if sizes == drawn])
+    expected = 1 - np.mean([flags for sizes, flags in possible if sizes == drawn])
     assert never_trained(gist.full_spec, gist.partition, 1) == pytest.approx(expected, abs=1e-12)
 
 
@@ -105,7 +114,7 @@ def test_it_is_the_mean_over_all_possible_blocks(
     ("model", "widths", "m"),
     [("gcn none 2", (13, 11), 4), ("residual", 12, 3), ("input axis", (9, 7), 3)],
 )
-def test_real_draws_leave_as_much_untrained(
+def test_real_draws_leave_the_share_untrained(
     model: str, widths: int | tuple[int, ...], m: int, kind: str
 ) -> None:
     gist = made(model, widths, m, partition=kind)
@@ -113,8 +122,10 @@ def test_real_draws_leave_as_much_untrained(
     shares = []
     expected = never_trained(gist.full_spec, gist.partition, rounds)
     for seed in range(40):
-        own = Partition(gist.partition.features, m, kind=kind, seed=seed)
-        trained = np.any([held(gist, own.blocks(draw)) for draw in range(rounds)], axis=0)
+        partition = Partition(gist.partition.features, m, kind=kind, seed=seed)
+        trained = np.any(
+            [is_trained(gist, partition.blocks(draw)) for draw in range(rounds)], axis=0
+        )
         shares.append(1 - trained.mean())
     error = np.std(shares, ddof=1) / math.sqrt(len(shares))
     assert error < 0.1 * expected, "the test can tell"
@@ -130,19 +141,18 @@ def test_one_sub_gcn_trains_everything_and_no_round_trains_nothing() -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
-def test_a_result_has_it(method: str, kind: str) -> None:
-    """A run of one draw holds just what the share says. Baselines of full models train
-    everything.
-    """
+def test_a_result_has_the_share(method: str, kind: str) -> None:
+    """A run of one draw has trained just that share. Baselines of full models train everything."""
     splits = method in ("gist", "ensemble", "parts")
-    gist = METHODS[method](gcn(), (16, 12), 3, **({"partition": kind, "seed": 2} if splits else {}))
+    options = {"partition": kind, "seed": 2} if splits else {}
+    gist = METHODS[method](gcn(), (16, 12), 3, **options)
     sampler = ClusterSampling(clusters=4, clusters_per_batch=2, method="random")
     result = fit(
         gist, training="each", epochs=4, sampler=sampler, local_steps=8 if method == "gist" else 2
     )
-    # narrow models that train by themselves have the blocks of one draw
+    # Narrow models that train by themselves have the blocks of one draw.
     rounds = 1 if splits else 4
-    trained = held(gist, gist.blocks(0)) if splits else np.ones(16)
+    trained = is_trained(gist, gist.blocks(0)) if splits else np.ones(16)
     parameters = sum(tensor.numel() for tensor in gcn()((16, 12)).parameters())
     assert result.coverage == Coverage(
         rounds=rounds,
@@ -156,7 +166,8 @@ def test_rounds_of_a_run_have_draws_of_their_own() -> None:
     gist = GIST(gcn(), (16, 12), 3)
     result = fit(gist, training="each", epochs=8, local_steps=2)
     assert result.coverage == coverage_of(gist.full_spec, gist.partition, 4)
-    crossing = 16 * 12 / result.coverage.parameters  # the weights between the two split layers
+    # A weight between two split layers is in a sub-GCN by chance, and any other one is in all.
+    crossing = 16 * 12 / result.coverage.parameters
     sizes = [(6, 4), (5, 4), (5, 4)]
     chance = sum(a * b for a, b in sizes) / (16 * 12)
     assert result.coverage.never_trained == pytest.approx(crossing * (1 - chance) ** 4)

@@ -29,14 +29,14 @@ GISTS = {
 def counted(nodes: int = 10**6, width: int = 256, m: int = 4) -> Operations:
     gist = GISTS[width]
     sizes = GraphSizes(nodes, 20 * nodes, nodes // 2)
-    own = (
+    return Operations(
         gist.full_spec,
         gist.partition.split_into(m),
         sizes,
         ClusterSampling(1000, 10),
         Evaluation(),
+        inductive=False,
     )
-    return Operations(*own, inductive=False)
 
 
 def forward(width: int, nodes: float, m: int = 1) -> float:
@@ -59,16 +59,17 @@ def test_evaluation_takes_a_tenth_of_training(nodes: int, width: int, m: int, st
     narrow = replace(GISTS[width].full_spec, widths=(width // m,) * 2)
     step = costs.STEP + 3 * forward_operations(narrow, run.batch.nodes[0], run.batch.edges[0])
     for rounds in (10**3, 10**9):
-        every = run.evaluate_every(steps=steps, rounds=rounds)
+        interval = run.evaluate_every(steps=steps, rounds=rounds)
         payable = SHARE * rounds * steps * step
-        assert math.ceil(rounds / every) == 1 or math.ceil(rounds / every) * full <= payable
-        assert every == 1 or math.ceil(rounds / (every - 1)) * full > payable
+        evaluations = math.ceil(rounds / interval)
+        assert evaluations == 1 or evaluations * full <= payable
+        assert interval == 1 or math.ceil(rounds / (interval - 1)) * full > payable
 
 
 def test_there_is_one_evaluation_at_least_or_one_in_each_round() -> None:
     for rounds in (1, 2, 3, 10, 100):
         assert counted().evaluate_every(steps=1, rounds=rounds) == rounds
-    few = int(LITTLE / forward(16, 1000))  # which take little together
+    few = int(LITTLE / forward(16, 1000))  # So many evaluations take little together.
     assert counted(1000, 16).evaluate_every(steps=1, rounds=few) == 1
     assert counted(1000, 16).evaluate_every(steps=1, rounds=few + 1) > 1
 
@@ -79,13 +80,14 @@ def test_settings_of_the_user_are_kept() -> None:
         ({"evaluate_every": 7, "patience": 3}, 7),
         ({"patience": 3}, 1),
     )
-    for given_, every in cases:
-        assert Schedule(Training(100, 10, **given_), 100, 4, run).evaluate_every == every
+    for options, interval in cases:
+        assert Schedule(Training(100, 10, **options), 100, 4, run).evaluate_every == interval
     assert Schedule(Training(100, 10), 100, 4, run).evaluate_every > 1
 
 
 def test_a_run_is_scored_as_its_plan_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("LITTLE", 0.0), ("STEP", 0.0), ("SHARE", 0.05)):  # as of a large graph
+    # With these values the tiny graph is treated as a large one.
+    for name, value in (("LITTLE", 0.0), ("STEP", 0.0), ("SHARE", 0.05)):
         monkeypatch.setattr(costs, name, value)
     config = RunConfig("tiny", ModelConfig("graphsage", (16, 8)), 2, training=Training(60, 2))
     result = config.fit(
@@ -93,8 +95,8 @@ def test_a_run_is_scored_as_its_plan_says(monkeypatch: pytest.MonkeyPatch) -> No
     )
     scored = [entry["round"] for entry in result.history]
     plan = RunShape(config, GraphSizes.of_graph(GRAPH))
-    every = plan.schedule.evaluate_every
+    interval = plan.schedule.evaluate_every
     rounds = result.progress.rounds
-    assert 1 < every < rounds / 3
-    assert scored == sorted({*range(every, rounds + 1, every), rounds})
+    assert 1 < interval < rounds / 3
+    assert scored == sorted({*range(interval, rounds + 1, interval), rounds})
     assert plan.evaluations == len(scored)

@@ -41,22 +41,22 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 }
 
 
-def held(sub: nn.Module, training: Training) -> int:
-    """The bytes of a sub-GCN's tensors, and of its optimiser's state after a step, without counters
-    of steps.
+def held_bytes(sub: nn.Module, training: Training) -> int:
+    """The bytes of a sub-GCN's tensors and of its optimiser's state after a step.
+
+    Counters of steps are left out.
     """
     optimizer = training.make_optimizer(sub.parameters())
     training.begin_step(optimizer, 0, 8)
     for parameter in sub.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    states = [
-        value for state in optimizer.state.values() for key, value in state.items() if key != "step"
-    ]
-    return sum(
-        t.nbytes
-        for t in [*named_tensors(sub).values(), *(s for s in states if isinstance(s, Tensor))]
-    )
+    tensors = [*named_tensors(sub).values()]
+    for state in optimizer.state.values():
+        for key, value in state.items():
+            if key != "step" and isinstance(value, Tensor):
+                tensors.append(value)
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 @pytest.mark.one_in(5)
@@ -68,17 +68,19 @@ def test_traffic_is_what_sub_gcns_and_their_optimisers_hold(name: str, norm: str
     gist = GIST(gcn(norm=norm), (9, 7), m)
     result = gist.fit(GRAPH, epochs=2 * m, progress=False, **options)
     slices = sum(
-        held(sub, Training(1, **options)) for sub in GIST(gcn(norm=norm), (9, 7), m).begin_round()
+        held_bytes(sub, Training(1, **options))
+        for sub in GIST(gcn(norm=norm), (9, 7), m).begin_round()
     )
-    # a slice comes from the other ranks' rows, and goes back
-    expected = 2 * (m - 1) / m * slices / m
+    # A slice comes from the other ranks' rows, and goes back.
+    times_sent = 2 * (m - 1) / m
+    expected = times_sent * slices / m
     assert result.traffic == Sent(workers=m, bytes_per_round=pytest.approx(expected))
     reset = GIST(gcn(norm=norm), (9, 7), m).fit(
         GRAPH, epochs=m, progress=False, optimizer_state="reset", **options
     )
-    alone = sum(
-        t.nbytes
+    without_moments = sum(
+        tensor.nbytes
         for sub in GIST(gcn(norm=norm), (9, 7), m).begin_round()
-        for t in named_tensors(sub).values()
+        for tensor in named_tensors(sub).values()
     )
-    assert reset.traffic.bytes_per_round == pytest.approx(2 * (m - 1) / m * alone / m)
+    assert reset.traffic.bytes_per_round == pytest.approx(times_sent * without_moments / m)

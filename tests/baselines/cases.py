@@ -12,9 +12,10 @@ from tests.helpers.models import OURS, PLAIN, tiny_graph
 
 GRAPH = tiny_graph(48)
 BATCHES = ClusterSampling(clusters=6, clusters_per_batch=3, method="random", batches="independent")
-# of every worker; in a round
 STEPS = 6
+"""The steps of every worker."""
 LOCAL = 2
+"""Its steps in a round."""
 LR = 0.05
 
 
@@ -43,14 +44,14 @@ def make(
 
 def fit(gist: GIST, **settings: Any) -> Result:
     """Six steps of every worker, in rounds of two: an epoch has two."""
-    given = {
+    defaults = {
         "epochs": STEPS // 2,
         "training": "each",
         "local_steps": LOCAL,
         "lr": LR,
         "sampler": BATCHES,
     }
-    return gist.fit(GRAPH, progress=False, **{**PLAIN, **given, **settings})
+    return gist.fit(GRAPH, progress=False, **{**PLAIN, **defaults, **settings})
 
 
 def batches(worker: int) -> Any:

@@ -1,7 +1,12 @@
-"""Parts: narrow models that train by themselves, beside the same models trained one by one, and
-joined by hand.
+"""Parts are narrow models that train by themselves.
+
+They are compared with the same models trained one by one and joined by hand.
 """
 
+import time
+from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -44,26 +49,23 @@ def output(model: nn.Module) -> torch.Tensor:
         return forward(model, whole_graph(GRAPH))
 
 
-def seeds(count: int, seed: int) -> list[int]:
+def seeds(parts: int, seed: int) -> list[int]:
     """The first part has the run's seed; the others have seeds that follow from it."""
-    return [seed, *(int(generator(seed, "part", i).integers(2**31)) for i in range(1, count))]
+    return [seed, *(int(generator(seed, "part", i).integers(2**31)) for i in range(1, parts))]
 
 
 @pytest.mark.parametrize(("training", "epochs"), [("split", 8), ("each", 24)])
 def test_parts_are_narrow_models_of_their_own(training: Any, epochs: int) -> None:
-    """On the whole graph, which all parts see alike, each is the ordinary training of a narrow
-    model.
-    """
+    """On the whole graph, each part is the ordinary training of a narrow model."""
     result = fit(Parts(build, (12, 9), 3, seed=5), training=training)
     alone = [fit(GIST(build, (4, 3), 1, seed=seed), epochs=epochs) for seed in seeds(3, 5)]
-    joined = join(build, [each.model for each in alone], (12, 9))
+    joined = join(build, [run.model for run in alone], (12, 9))
     torch.testing.assert_close(output(result.model), output(joined))
-    mean = sum(output(each.model) for each in alone) / 3
+    mean = sum(output(run.model) for run in alone) / 3
     torch.testing.assert_close(output(result.model), mean)
-    assert result.progress.steps == sum(each.progress.steps for each in alone)
-    assert result.history[0]["loss"] == pytest.approx(
-        sum(each.history[0]["loss"] for each in alone) / 3
-    )
+    assert result.progress.steps == sum(run.progress.steps for run in alone)
+    mean_loss = sum(run.history[0]["loss"] for run in alone) / 3
+    assert result.history[0]["loss"] == pytest.approx(mean_loss)
     for split in ("validation", "test"):
         assert getattr(result, split) == evaluate(result.model, GRAPH, (split,))[split]
 
@@ -71,14 +73,12 @@ def test_parts_are_narrow_models_of_their_own(training: Any, epochs: int) -> Non
 def test_every_part_is_kept_at_its_own_best() -> None:
     options: dict[str, Any] = {"lr": 1.5, "epochs": 90, "evaluate_every": 1, "schedule": "constant"}
     result = fit(Parts(build, (12, 9), 3, seed=2), **options)
-    alone = [
-        fit(GIST(build, (4, 3), 1, seed=seed), **{**options, "epochs": 30}) for seed in seeds(3, 2)
-    ]
-    assert len({each.progress.best_round for each in alone}) > 1, "the test can tell"
-    assert any(each.progress.best_round < each.progress.rounds for each in alone)
-    torch.testing.assert_close(
-        output(result.model), output(join(build, [each.model for each in alone], (12, 9)))
-    )
+    options["epochs"] = 30
+    alone = [fit(GIST(build, (4, 3), 1, seed=seed), **options) for seed in seeds(3, 2)]
+    assert len({run.progress.best_round for run in alone}) > 1, "the test can tell"
+    assert any(run.progress.best_round < run.progress.rounds for run in alone)
+    joined = join(build, [run.model for run in alone], (12, 9))
+    torch.testing.assert_close(output(result.model), output(joined))
 
 
 def test_parts_have_batches_of_their_own() -> None:
@@ -105,35 +105,35 @@ def test_parts_have_batches_of_their_own() -> None:
 @pytest.mark.parametrize("store", ["memory", "host", "disk", "disk bf16"])
 def test_the_wide_model_is_the_same_wherever_it_is_put_together(store: str, tmp_path: Path) -> None:
     kind, _, precision = store.partition(" ")
-    place = Store.in_run(kind, tmp_path / "theta", precision or "float32")
+    theta_store = Store.in_run(kind, tmp_path / "theta", precision or "float32")
     expected = fit(Parts(build, (12, 9), 3)).model
-    found = fit(Parts(build, (12, 9), 3, store=place)).model
+    model = fit(Parts(build, (12, 9), 3, store=theta_store)).model
     for name, tensor in named_tensors(expected).items():
         if precision:
             tensor = tensor.bfloat16().to(tensor.dtype)
-        assert torch.equal(named_tensors(found)[name], tensor), name
+        assert torch.equal(named_tensors(model)[name], tensor), name
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("method", [Parts, Ensemble])
-@pytest.mark.parametrize("asked", [1, 7, 9])
+@pytest.mark.parametrize("rounds", [1, 7, 9])
 def test_an_interrupted_run_resumes_as_if_nothing_had_happened(
-    method: Any, asked: int, tmp_path: Path
+    method: Any, rounds: int, tmp_path: Path
 ) -> None:
     """In the first part, and in the last one; the model so far has copies of what is trained."""
-    whole = fit(method(build, (12, 9), 3))
+    unbroken = fit(method(build, (12, 9), 3))
     saving = Saving(tmp_path / "c", every=1)
-    cut = fit(method(build, (12, 9), 3), saving=saving, callbacks=after(asked))
+    cut = fit(method(build, (12, 9), 3), saving=saving, callbacks=after(rounds))
     assert cut.interrupted
-    assert bool(cut.history) == (asked > 1)
+    assert bool(cut.history) == (rounds > 1)
     if cut.history:
         assert cut.test == evaluate(cut.model, GRAPH, ("test",))["test"]
-    rest = fit(method(build, (12, 9), 3), saving=Saving(tmp_path / "c", every=1, resume=True))
-    assert not rest.interrupted
-    for name, tensor in named_tensors(whole.model).items():
-        assert torch.equal(named_tensors(rest.model)[name], tensor), name
-    assert [entry["validation"] for entry in rest.history] == [
-        entry["validation"] for entry in whole.history
+    resumed = fit(method(build, (12, 9), 3), saving=Saving(tmp_path / "c", every=1, resume=True))
+    assert not resumed.interrupted
+    for name, tensor in named_tensors(unbroken.model).items():
+        assert torch.equal(named_tensors(resumed.model)[name], tensor), name
+    assert [entry["validation"] for entry in resumed.history] == [
+        entry["validation"] for entry in unbroken.history
     ]
 
 
@@ -148,29 +148,34 @@ def test_an_ensemble_averages_what_parts_join() -> None:
     ensemble = fit(Ensemble(build, (12, 9), 3))
     torch.testing.assert_close(output(parts.model), output(ensemble.model))
     alone = [fit(GIST(build, (4, 3), 1, seed=seed), epochs=8) for seed in seeds(3, 0)]
-    for i, each in enumerate(alone):
-        for name, tensor in named_tensors(each.model).items():
+    for i, run in enumerate(alone):
+        for name, tensor in named_tensors(run.model).items():
             assert torch.equal(ensemble.model.get_parameter(f"members.{i}.{name}"), tensor)
 
 
-def test_widths_need_not_be_multiples() -> None:
+def test_widths_need_not_be_multiples_of_the_number_of_parts() -> None:
     result = fit(Parts(build, (13, 10), 3))
     assert [axis.blocks for axis in result.partition] == [[5, 4, 4], [4, 3, 3]]
     assert result.test == evaluate(result.model, GRAPH, ("test",))["test"]
 
 
 def test_numbers_are_predicted_by_the_mean() -> None:
-    graph = tiny_graph()
-    y = torch.stack([graph.x[:, 0], graph.x[:, 1]], dim=1)
-    from dataclasses import replace
-
-    numbers = replace(graph, y=y, num_classes=2, class_names=(), regression=True)
-    trainer = Parts(lambda w: GCN(graph.num_features, w, 2, dropout=0.0), (12, 9), 3)
-    result = trainer.fit(numbers, progress=False, **{**SETTINGS, "epochs": 300})
-    assert (
-        result.validation["r2"]
-        == evaluate(result.model, numbers, ("validation",))["validation"]["r2"]
+    numbers = replace(
+        GRAPH, y=GRAPH.x[:, :2].clone(), num_classes=2, class_names=(), regression=True
     )
+
+    def build(widths: Any) -> nn.Module:
+        return GCN(GRAPH.num_features, widths, 2, dropout=0.0)
+
+    def trained(trainer: GIST, epochs: int) -> Result:
+        return trainer.fit(numbers, progress=False, **{**SETTINGS, "epochs": epochs})
+
+    result = trained(Parts(build, (12, 9), 3), 300)
+    scores = evaluate(result.model, numbers, ("validation",))["validation"]
+    assert result.validation["r2"] == scores["r2"]
+    alone = [trained(GIST(build, (4, 3), 1, seed=seed), 100) for seed in seeds(3, 0)]
+    mean = sum(output(run.model) for run in alone) / 3
+    torch.testing.assert_close(output(result.model), mean, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -190,17 +195,26 @@ def test_what_parts_cannot_do_is_refused(refused: Any) -> None:
         refused()
 
 
-def test_a_limit_of_time_is_shared_by_the_parts() -> None:
-    result = fit(Parts(build, (12, 9), 3), epochs=10**6, max_seconds=3.0, evaluate_every=None)
+def test_a_limit_of_time_is_shared_by_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock takes 2 ms, so the parts have about as many rounds each."""
+    monkeypatch.setattr(time, "perf_counter", partial(next, count(step=0.002)))
+    rounds_of_parts: dict[str, int] = {}
+
+    class Watch:
+        def on_round_end(self, run: Any, loss: float) -> None:
+            rounds_of_parts[run.part] = run.round
+
+    options: dict[str, Any] = {"epochs": 10**6, "max_seconds": 3.0, "evaluate_every": None}
+    result = fit(Parts(build, (12, 9), 3), callbacks=[Watch()], **options)
     assert result.progress.stopped_by == "max_seconds"
     assert result.test == evaluate(result.model, GRAPH, ("test",))["test"]
+    assert [*rounds_of_parts] == [f"part {i} of 3" for i in (1, 2, 3)]
+    assert max(rounds_of_parts.values()) < 1.5 * min(rounds_of_parts.values())
 
 
 def test_a_part_that_diverges_ends_the_run_with_what_there_is() -> None:
     class Bad(GCN):
-        """The second part that is built for training has an output that is not finite after a few
-        steps.
-        """
+        """The output of the second part is not finite after a few steps."""
 
         def forward(self, x: torch.Tensor, adj: Any) -> torch.Tensor:
             if self.training and counted["parts"] == 2:

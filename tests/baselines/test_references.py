@@ -25,7 +25,7 @@ from tests.helpers.models import F as F_IN
 from .cases import BATCHES, GRAPH, LOCAL, LR, STEPS, batches, build, fit
 from .cases import make as make_scaled
 
-# tests/fit/test_width_scaling.py shows the other rates
+# The rates of widths are shown in tests/fit/test_width_scaling.py.
 make = partial(make_scaled, width_scaling="none")
 WHOLE = whole_graph(GRAPH)
 
@@ -40,26 +40,26 @@ def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def scores(logits: torch.Tensor, split: str) -> dict[str, float]:
-    found = Predictions.of([(slice(0, len(logits)), logits)], GRAPH)
-    return score_predictions(found, GRAPH, [split])[split]
+    predictions = Predictions.of([(slice(0, len(logits)), logits)], GRAPH)
+    return score_predictions(predictions, GRAPH, [split])[split]
 
 
-def close(found: nn.Module, expected: nn.Module) -> None:
+def close(model: nn.Module, expected: nn.Module) -> None:
     for name, tensor in named_tensors(expected).items():
-        torch.testing.assert_close(named_tensors(found)[name], tensor, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(named_tensors(model)[name], tensor, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_local_sgd_averages_full_models_after_every_zeta_steps(workers: int) -> None:
     model = initial()
-    seen = [batches(w) for w in range(workers)]
+    streams = [batches(w) for w in range(workers)]
     for _ in range(STEPS // LOCAL):
         copies = [deepcopy(model) for _ in range(workers)]
-        for copy, each in zip(copies, seen, strict=True):
-            adam = torch.optim.Adam(copy.parameters(), LR)  # a new one in every round
+        for copy, stream in zip(copies, streams, strict=True):
+            adam = torch.optim.Adam(copy.parameters(), LR)  # Every round has a new one.
             for _ in range(LOCAL):
                 adam.zero_grad()
-                loss(copy, next(each)).backward()
+                loss(copy, next(stream)).backward()
                 adam.step()
         for parameters in zip(
             model.parameters(), *(copy.parameters() for copy in copies), strict=True
@@ -67,15 +67,14 @@ def test_local_sgd_averages_full_models_after_every_zeta_steps(workers: int) -> 
             parameters[0].data = torch.stack([p.data for p in parameters[1:]]).mean(dim=0)
     gist = make("local-sgd", workers)
     fit(gist, optimizer_state="reset" if workers > 1 else "carry")
-    if workers > 1:  # one worker is ordinary training, whose moments go on
+    if workers > 1:
         close(gist.model(), model)
     else:
+        # One worker is ordinary training, whose moments go on.
         alone = make("gist", 1)
         fit(alone)
-        assert all(
-            torch.equal(t, gist.theta.place.tensors[n])
-            for n, t in alone.theta.place.tensors.items()
-        )
+        for name, tensor in alone.theta.place.tensors.items():
+            assert torch.equal(gist.theta.place.tensors[name], tensor), name
 
 
 @pytest.mark.parametrize("norm", ["none", "batch"])
@@ -83,11 +82,11 @@ def test_local_sgd_averages_full_models_after_every_zeta_steps(workers: int) -> 
 def test_data_parallel_steps_by_the_mean_of_all_gradients(workers: int, norm: str) -> None:
     """Running statistics are those of the first worker's batches."""
     model = make("gist", 2, norm=norm).model().train()
-    seen = [batches(w) for w in range(workers)]
+    streams = [batches(w) for w in range(workers)]
     adam = torch.optim.Adam(model.parameters(), LR)
     for _ in range(STEPS):
         adam.zero_grad()
-        first, *further = (next(each) for each in seen)
+        first, *further = (next(stream) for stream in streams)
         losses = [loss(model, first)]
         statistics = [buffer.clone() for buffer in model.buffers()]
         losses += [loss(model, batch) for batch in further]
@@ -103,8 +102,8 @@ def test_data_parallel_steps_by_the_mean_of_all_gradients(workers: int, norm: st
     # A bias before a norm has no gradient but for rounding, of which Adam makes a large step.
     for name, buffer in model.named_buffers():
         if name.endswith("running_var"):
-            found = gist.model().get_buffer(name)
-            torch.testing.assert_close(found, buffer, rtol=1e-3, atol=1e-6)
+            actual = gist.model().get_buffer(name)
+            torch.testing.assert_close(actual, buffer, rtol=1e-3, atol=1e-6)
 
 
 def test_data_parallel_learns_many_classes_from_the_nodes_that_have_a_loss() -> None:
@@ -116,10 +115,10 @@ def test_data_parallel_learns_many_classes_from_the_nodes_that_have_a_loss() -> 
     )
     model = deepcopy(gist.model()).train()
     adam = torch.optim.Adam(model.parameters(), LR)
-    seen = [batches(w) for w in range(2)]
+    streams = [batches(w) for w in range(2)]
     for _ in range(STEPS):
         adam.zero_grad()
-        torch.stack([loss(model, next(each)) for each in seen]).mean().backward()
+        torch.stack([loss(model, next(stream)) for stream in streams]).mean().backward()
         adam.step()
     settings = {**PLAIN, "epochs": STEPS // 2, "training": "each", "local_steps": LOCAL, "lr": LR}
     gist.fit(graph, sampler=BATCHES, progress=False, **settings)
@@ -132,17 +131,19 @@ def test_an_ensemble_averages_the_logits_of_members_at_their_best(members: int) 
     for i, blocks in enumerate(make("gist", members).blocks(0)):
         sub = narrow(tuple(map(len, blocks)), i).model().train()
         adam = torch.optim.Adam(sub.parameters(), LR)
-        each = batches(i)
-        found = (-1.0, torch.empty(0))
+        stream = batches(i)
+        best_score = -1.0
         for step in range(STEPS):
             adam.zero_grad()
-            loss(sub, next(each)).backward()
+            loss(sub, next(stream)).backward()
             adam.step()
             if step % LOCAL == LOCAL - 1:
                 logits = forward(sub, WHOLE).detach()
-                validation = scores(logits, "validation")["accuracy"]
-                found = max(found, (validation, logits), key=lambda pair: pair[0])
-        best.append(found[1])
+                score = scores(logits, "validation")["accuracy"]
+                if score > best_score:
+                    best_score = score
+                    best_logits = logits
+        best.append(best_logits)
     expected = torch.stack(best).mean(dim=0)
     gist = make("ensemble", members)
     result = fit(gist)
@@ -157,7 +158,7 @@ def test_an_ensemble_averages_the_logits_of_members_at_their_best(members: int) 
 
 
 @dataclass(frozen=True)
-class Given(ClusterSampling):
+class BatchesOfWorker(ClusterSampling):
     """The batches that the seed of the whole run gives to one of its workers."""
 
     worker: int = 0
@@ -173,18 +174,17 @@ def narrow(widths: tuple[int, ...], i: int, **options: Any) -> GIST:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("how", ["split", "each"])
+@pytest.mark.parametrize("training", ["split", "each"])
 @pytest.mark.parametrize("kind", ["full", "shared clusters", "own clusters"])
-def test_each_member_is_an_ordinary_run_of_a_narrow_model(kind: str, how: str) -> None:
-    """Bit for bit, at its own best score, with its own seed; of the clusters each sees others, and
-    all see a graph.
+def test_each_member_is_an_ordinary_run_of_a_narrow_model(kind: str, training: str) -> None:
+    """Bit for bit, at its own best score, with its own seed.
 
-    With dropout and batch norm, carried moments, and an odd number of steps of each, so that its
-    last round is shorter.
+    Of the clusters each member sees others, and a whole graph is seen by all. There are dropout,
+    batch norm and carried moments, and the number of steps is odd, so the last round is shorter.
     """
     m = 3
     normed = {"dropout": 0.4, "norm": "batch"}
-    steps = 7 if kind == "full" else 3.5  # an epoch of clusters has two
+    epochs_of_member = 7 if kind == "full" else 3.5  # An epoch of clusters has two steps.
     options: dict[str, Any] = {
         "optimizer_state": "carry",
         "schedule": "cosine",
@@ -196,47 +196,44 @@ def test_each_member_is_an_ordinary_run_of_a_narrow_model(kind: str, how: str) -
         "shared clusters": replace(BATCHES, batches="shared"),
         "own clusters": BATCHES,
     }[kind]
-    epochs = steps if how == "each" else m * steps
-    result = fit(gist, epochs=epochs, training=how, sampler=sampler, **options)
+    epochs = epochs_of_member if training == "each" else m * epochs_of_member
+    result = fit(gist, epochs=epochs, training=training, sampler=sampler, **options)
     histories = list[list[dict[str, Any]]]()
     seen = list[dict[str, torch.Tensor]]()
     for i, blocks in enumerate(gist.blocks(0)):
-        given = (
-            None
-            if sampler is None
-            else Given(**{f.name: getattr(sampler, f.name) for f in fields(sampler)}, worker=i)
-        )
-        alone = fit(
-            narrow(tuple(map(len, blocks)), i, **normed), epochs=steps, sampler=given, **options
-        )
+        sampler_of_member = None
+        if sampler is not None:
+            settings = {field.name: getattr(sampler, field.name) for field in fields(sampler)}
+            sampler_of_member = BatchesOfWorker(**settings, worker=i)
+        member = narrow(tuple(map(len, blocks)), i, **normed)
+        alone = fit(member, epochs=epochs_of_member, sampler=sampler_of_member, **options)
         histories.append(alone.history)
         seen.append(named_tensors(alone.model))
-        found = named_tensors(result.model.members[i])
-        assert found.keys() == seen[i].keys()
+        tensors = named_tensors(result.model.members[i])
+        assert tensors.keys() == seen[i].keys()
         for name, tensor in seen[i].items():
-            assert torch.equal(found[name], tensor), (i, name)
+            assert torch.equal(tensors[name], tensor), (i, name)
     assert not torch.equal(seen[0]["convs.2.bias"], seen[1]["convs.2.bias"])
     assert [entry["round"] for entry in result.history] == [1, 2, 3, 4]
-    for *own, entry in zip(*histories, result.history, strict=True):
-        assert entry["loss"] == pytest.approx(sum(each["loss"] for each in own) / m)
-        assert entry["step"] == own[0]["step"]
-        assert entry["epoch"] == pytest.approx(own[0]["epoch"] * epochs / steps)
-        if entry is not result.history[-1]:  # which has the scores of the ensemble
-            assert entry["validation"] == pytest.approx(sum(each["validation"] for each in own) / m)
-    logits = torch.stack([forward(member, WHOLE).detach() for member in result.model.members]).mean(
-        dim=0
-    )
-    assert (
-        result.history[-1]["validation"]
-        == result.validation["accuracy"]
-        == scores(logits, "validation")["accuracy"]
-    )
+    for *entries, entry in zip(*histories, result.history, strict=True):
+        assert entry["loss"] == pytest.approx(sum(of_member["loss"] for of_member in entries) / m)
+        assert entry["step"] == entries[0]["step"]
+        assert entry["epoch"] == pytest.approx(entries[0]["epoch"] * epochs / epochs_of_member)
+        if entry is not result.history[-1]:  # The last one has the scores of the ensemble.
+            assert entry["validation"] == pytest.approx(
+                sum(of_member["validation"] for of_member in entries) / m
+            )
+    outputs = [forward(member, WHOLE).detach() for member in result.model.members]
+    logits = torch.stack(outputs).mean(dim=0)
+    accuracy = scores(logits, "validation")["accuracy"]
+    assert result.validation["accuracy"] == accuracy
+    assert result.history[-1]["validation"] == accuracy
     assert result.test == scores(logits, "test")
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_epochs_are_split_over_the_workers(method: str) -> None:
     progress = fit(make(method, 3), epochs=6, training="split").progress
-    assert progress.history[-1]["step"] == 4  # of twelve steps, each takes a third
+    assert progress.history[-1]["step"] == 4, "each takes a third of twelve steps"
     assert progress.history[-1]["epoch"] == 6
     assert progress.steps == 12

@@ -33,7 +33,8 @@ def other_edges(edges: CSR) -> CSR:
     return CSR(edges.rowptr, other(edges.col, below=edges.shape[1]))
 
 
-CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by what is said of it
+# What the last rank has otherwise, by what the refusal says.
+CASES: dict[str, dict[str, Any]] = {
     "lr is 0.01 on rank 0 and 0.02 on rank 2: start all ranks with the same settings": {"lr": 0.02},
     "sampler is None on rank 0 and given on rank 2": {"sampler": ClusterSampling(4, 2, "random")},
     "optimizer is 'adam' on rank 0 and 'RMSprop' on rank 2": {"optimizer": torch.optim.RMSprop},
@@ -67,17 +68,19 @@ CASES: dict[str, dict[str, Any]] = {  # what the last rank has otherwise, by wha
         "change": lambda _: tiny_graph(25)
     },
     "the graph's edge weights differ": {"change": weighted},
-    # what may differ
+    # These may differ.
     "trained": {"progress": True, "change": lambda graph: replace(graph, name="of one rank")},
 }
 
 
 def train(
-    ranks: Ranks, change: Callable[[Graph], Graph] = lambda graph: graph, **given: Any
+    ranks: Ranks, change: Callable[[Graph], Graph] = lambda graph: graph, **options: Any
 ) -> None:
-    own = {name: given.pop(name) for name in ("build", "seed", "store") if name in given}
-    gist = GIST(**{"build": OURS["gcn"], "widths": (8, 8), "sub_gcns": 4, "ranks": ranks, **own})
-    gist.fit(change(tiny_graph()), **{**COMMON, **given})
+    of_gist = {name: options.pop(name) for name in ("build", "seed", "store") if name in options}
+    gist = GIST(
+        **{"build": OURS["gcn"], "widths": (8, 8), "sub_gcns": 4, "ranks": ranks, **of_gist}
+    )
+    gist.fit(change(tiny_graph()), **{**COMMON, **options})
 
 
 def refusal(work: Callable[..., object], *args: Any, **options: Any) -> str:
@@ -92,61 +95,53 @@ def refusal(work: Callable[..., object], *args: Any, **options: Any) -> str:
 def every_case(ranks: Ranks) -> dict[str, str]:
     """The same processes meet again and again; the last rank has something else each time."""
     last = ranks.rank == ranks.count - 1
-    found = dict[str, str]()
-    for said, options in CASES.items():
-        common = {"init": START} if "init" in options else {}
-        found[said] = refusal(train, ranks, **{**common, **(options if last else {})})
+    messages = dict[str, str]()
+    for expected, differing in CASES.items():
+        options = {"init": START} if "init" in differing else {}
+        if last:
+            options |= differing
+        messages[expected] = refusal(train, ranks, **options)
     gist = GIST(OURS["gcn"], (8, 8), 4, ranks=ranks)
-    found["rounds is 3 on rank 0 and 4 on rank 2"] = refusal(Loop, gist, 4 if last else 3)
+    messages["rounds is 3 on rank 0 and 4 on rank 2"] = refusal(Loop, gist, 4 if last else 3)
     nested = {"": {"buffers": [{"size": 0.2 if last else 0.1}]}}
-    found["buffers.0.size is 0.1 on rank 0 and 0.2 on rank 2"] = refusal(
+    messages["buffers.0.size is 0.1 on rank 0 and 0.2 on rank 2"] = refusal(
         require_same, ranks, nested
     )
     # A message shows 80 characters, but later ones count as well.
     weights = {"": {"class_weights": [1.0] * 40 + [float(last)]}}
-    found["class_weights differ between rank 0 and rank 2"] = refusal(require_same, ranks, weights)
+    messages["class_weights differ between rank 0 and rank 2"] = refusal(
+        require_same, ranks, weights
+    )
     metrics = {"": {"metric": f"{'long ' * 20}{last}"}}
-    found["metric differ between rank 0 and rank 2"] = refusal(require_same, ranks, metrics)
-    # what may differ
-    places = {"": {"loss": f"/home/{ranks.rank}/mine.py:focal", "buffers": [{"size": 0.1}]}}
-    require_same(ranks, places)
-    return found
+    messages["metric differ between rank 0 and rank 2"] = refusal(require_same, ranks, metrics)
+    # The folder of a file may differ.
+    settings = {"": {"loss": f"/home/{ranks.rank}/mine.py:focal", "buffers": [{"size": 0.1}]}}
+    require_same(ranks, settings)
+    return messages
 
 
 def test_each_difference_is_named_on_all_ranks_at_once() -> None:
-    found = on_ranks(3, every_case)
-    assert all(own == found[0] for own in found)
-    for said, message in found[0].items():
-        assert said in message
+    of_first, of_second, of_last = on_ranks(3, every_case)
+    assert of_first == of_second == of_last
+    for expected, message in of_first.items():
+        assert expected in message
         assert "\n" not in message
 
 
-TRAIN = (
-    "train",
-    "--hidden",
-    16,
-    16,
-    "--sub-gcns",
-    2,
-    "--epochs",
-    4,
-    "--dataset",
-    "own.npz",
-    "--out",
-    "run",
-)
+MODEL = ("--hidden", 16, 16, "--sub-gcns", 2)
+TRAIN = ("train", *MODEL, "--epochs", 4, "--dataset", "own.npz", "--out", "run")
 
 
 def test_commands_with_different_options_are_refused(tmp_path: Path) -> None:
     save_file(tiny_graph(), tmp_path / "own.npz")
-    for last, said in (
+    for last, message in (
         (("--resume",), "--resume is False"),
         (("--dataset", "digits"), "--dataset is 'a file'"),
     ):
-        for rank, done in enumerate(run_ranks(tmp_path, 2, *TRAIN, last=last)):
-            [line] = [
-                line for line in done.stderr.splitlines() if not line.startswith("gistgnn: note")
-            ]
-            assert done.returncode == 2
-            assert line.startswith(f"gistgnn: error: {'rank 1: ' * rank}{said} on rank 0 and ")
+        for rank, completed in enumerate(run_ranks(tmp_path, 2, *TRAIN, last=last)):
+            lines = completed.stderr.splitlines()
+            [error] = [line for line in lines if not line.startswith("gistgnn: note")]
+            assert completed.returncode == 2
+            speaker = "rank 1: " if rank == 1 else ""
+            assert error.startswith(f"gistgnn: error: {speaker}{message} on rank 0 and ")
     assert not (tmp_path / "run").exists()

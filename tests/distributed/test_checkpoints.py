@@ -1,5 +1,6 @@
-"""A run that ends before its last round goes on to the model of an unbroken run, however it ended,
-whatever ranks it had and has, and wherever Θ was and is.
+"""A run that ends before its last round goes on to the model of an unbroken run.
+
+It does so however it ended, whatever ranks it had and has, and wherever Θ was and is.
 """
 
 import os
@@ -36,7 +37,8 @@ RUNS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
         {**RICH, "sampler": CLUSTERS, "epochs": 11 * M / 2},
     ),
 }
-Where = tuple[int, str]  # W and the store; W = 0 is a single process without ranks
+Where = tuple[int, str]
+"""The number of ranks and the store. No ranks are a single process."""
 ALONE: Where = (0, "memory")
 BY_ROWS = ("sharded", "disk rows", "host rows")
 
@@ -44,11 +46,9 @@ BY_ROWS = ("sharded", "disk rows", "host rows")
 def fitted(
     name: str, ranks: Ranks | None, store: str, folder: Path | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Six rounds of two steps, scored after each, with moments that are carried. The last is
-    shorter.
-    """
-    model, widths, own = RUNS[name]
-    case = (model, widths, M, {"epochs": 11 * M, **CARRY, **own, **options})
+    """Train for six rounds of two steps, and score each of them. The last round is shorter."""
+    model, widths, of_run = RUNS[name]
+    case = (model, widths, M, {"epochs": 11 * M, **CARRY, **of_run, **options})
     return left(*trained(case, placed(store, folder), ranks))
 
 
@@ -117,9 +117,7 @@ def is_killed(rank: int, hook: str) -> End:
 
 
 def is_killed_in(owner: type, method: str, rank: int) -> End:
-    """The process dies when all ranks have written a round or a checkpoint, and it has not come to
-    say so.
-    """
+    """The process dies when all have written a round or a checkpoint, before it says so."""
 
     def begin(ranks: Ranks | None, number: int) -> list[Any]:
         if ranks is None or ranks.rank == rank:
@@ -186,15 +184,16 @@ def train_until(
     Returns what is left of every run.
     """
     left_of_runs = []
-    every = 1 if end and "kill" in end else 2
+    save_every = 1 if end and "kill" in end else 2
     for name in names:
-        with pytest.MonkeyPatch.context() as patch:  # `ENDS` may change these
+        with pytest.MonkeyPatch.context() as patch:
+            # Functions of `ENDS` may change these methods, which are restored after the run.
             for owner, method in ((Scorer, "_score"), (OnDisk, "_commit")):
                 patch.setattr(owner, method, getattr(owner, method))
             options: dict[str, Any] = {
                 "callbacks": ENDS[end](ranks, number) if end else [],
                 "runner": "in-turn" if end else "auto",
-                "saving": Saving(folder / name, every=every, resume=True),
+                "saving": Saving(folder / name, every=save_every, resume=True),
             }
             try:
                 left_of_runs.append(fitted(name, ranks, store, folder / f"{name}-theta", **options))
@@ -213,14 +212,14 @@ def train_alone(*args: Any) -> None:
 def begin(where: Where, folder: Path, names: list[str], end: str, number: int) -> None:
     """Train some runs until they end."""
     count, store = where
-    how = (store, folder, names, end, number)
+    arguments = (store, folder, names, end, number)
     if count and "kill" in end:
         only = [0 if "rank 1" in end else 1]
-        assert on_ranks(count, train_until, *how, only=only, timeout=10) == [[]]
+        assert on_ranks(count, train_until, *arguments, only=only, timeout=10) == [[]]
     elif count:
-        on_ranks(count, train_until, *how)
+        on_ranks(count, train_until, *arguments)
     else:
-        ended = Forked(folder, train_alone, *how).completed()
+        ended = Forked(folder, train_alone, *arguments).completed()
         assert ended.returncode == (-signal.SIGKILL if "kill" in end else 0), ended.stderr
 
 
@@ -230,18 +229,18 @@ def go_on(where: Where, folder: Path, names: list[str]) -> list[dict[str, Any]]:
     if not count:
         return train_until(None, store, folder, names)
     of_ranks = on_ranks(count, train_until, store, folder, names)
-    return [whole(list(of_run), store) for of_run in zip(*of_ranks, strict=True)]
+    return [joined_run(list(of_run), store) for of_run in zip(*of_ranks, strict=True)]
 
 
-def whole(own: list[dict[str, Any]], store: str) -> dict[str, Any]:
+def joined_run(of_ranks: list[dict[str, Any]], store: str) -> dict[str, Any]:
     """What is left of one run, which all ranks know alike."""
-    assert all(rest(each) == rest(own[0]) for each in own)
-    tensors = [each["tensors"] for each in own]
-    return {**own[0], "tensors": joined(tensors) if store in BY_ROWS else tensors[0]}
+    assert all(known_to_all(of_rank) == known_to_all(of_ranks[0]) for of_rank in of_ranks)
+    tensors = [of_rank["tensors"] for of_rank in of_ranks]
+    return {**of_ranks[0], "tensors": joined(tensors) if store in BY_ROWS else tensors[0]}
 
 
-def rest(own: dict[str, Any]) -> list[Any]:
-    return [own[key] for key in ("steps", "history", "test")]
+def known_to_all(run: dict[str, Any]) -> list[Any]:
+    return [run[key] for key in ("steps", "history", "test")]
 
 
 @pytest.mark.one_in(3)
@@ -253,62 +252,59 @@ def test_a_run_that_ended_goes_on_to_the_model_of_an_unbroken_run(
     begin(before, tmp_path, names, end, number)
     if end == "a request":
         for name in names:
-            rounds = [place.name for place in Checkpoints(tmp_path / name).complete_folders()]
-            assert rounds[-2:] == ["round-00000002", "round-00000003"]
+            checkpoints = Checkpoints(tmp_path / name).complete_folders()
+            last_two = [checkpoint.name for checkpoint in checkpoints[-2:]]
+            assert last_two == ["round-00000002", "round-00000003"]
     elif before == ALONE:
         assert Checkpoints(tmp_path / MODEL).newest() == tmp_path / MODEL / f"round-{number:08}"
-    found = go_on(then, tmp_path, names)
-    count, store = then  # no files of the stores before
-    folders = (
-        {f"rows-{rank:05}-of-{count:05}" for rank in range(count)} if store == "disk rows" else {""}
-    )
-    assert {path.name.partition(".")[2] for path in tmp_path.glob("*-theta*")} == (
-        folders if "disk" in store else set()
-    )
-    for name, own in zip(names, found, strict=True):
+    runs = go_on(then, tmp_path, names)
+    # No files of the stores before are left.
+    count, store = then
+    endings: set[str] = set()
+    if store == "disk rows":
+        endings = {f"rows-{rank:05}-of-{count:05}" for rank in range(count)}
+    elif store == "disk":
+        endings = {""}
+    assert {path.name.partition(".")[2] for path in tmp_path.glob("*-theta*")} == endings
+    for name, run in zip(names, runs, strict=True):
         expected = unbroken(name)
-        same(own["tensors"], expected["tensors"])
-        assert rest(own) == rest(expected)
+        same(run["tensors"], expected["tensors"])
+        assert known_to_all(run) == known_to_all(expected)
 
 
 def refusals(ranks: Ranks, folder: Path) -> list[str]:
-    """Each rank has a disk of its own, and what one has saved another does not see; the disk of
-    rank 1 is full.
-    """
+    """Each rank has a disk of its own, which no other one sees, and the disk of rank 1 is full."""
     unseen = Saving(folder / ("seen" if ranks.leads else "elsewhere"), resume=True)
     with refused(
         "there is no", "elsewhere/round-00000002 to resume from", "all machines see the same files"
     ):
         fitted(MODEL, ranks, "memory", saving=unseen)
-    with pytest.raises(InputError) as apart:
+    with pytest.raises(InputError) as separate:
         fitted(MODEL, ranks, "sharded", saving=Saving(folder / f"apart/{ranks.rank}", every=1))
-    assert apart.value.relayed
+    assert separate.value.relayed
     saving = Saving(folder / "full", every=1, resume=True)
     fitted(MODEL, ranks, "sharded", callbacks=after(2), saving=saving)
-    if ranks.rank == 1:  # the limit holds until the process ends
-        resource.setrlimit(
-            resource.RLIMIT_FSIZE, (200, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
-        )
+    if ranks.rank == 1:
+        # The limit holds until the process ends.
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard_limit))
     with pytest.raises(InputError) as full:
         fitted(MODEL, ranks, "sharded", saving=saving)
-    return [str(apart.value), str(full.value)]
+    return [str(separate.value), str(full.value)]
 
 
 def test_what_a_rank_cannot_see_or_save_ends_the_run_on_all_ranks_and_nothing_is_lost(
     tmp_path: Path,
 ) -> None:
     fitted(MODEL, None, "memory", callbacks=after(2), saving=Saving(tmp_path / "seen"))
-    (apart, full), others = on_ranks(2, refusals, tmp_path)
-    assert others == [apart, full]
-    assert "has the files of 1 ranks, expected 2" in apart
+    messages, messages_of_second = on_ranks(2, refusals, tmp_path)
+    assert messages == messages_of_second
+    separate, full = messages
+    assert "has the files of 1 ranks, expected 2" in separate
     assert not Checkpoints(tmp_path / "apart/0").complete_folders()
-    said = (
-        f"cannot write {tmp_path / 'full/round-00000003'}: File too large; make room and "
-        "resume "
-        "the run"
-    )
-    assert said in full
-    names = [place.name for place in Checkpoints(tmp_path / "full").complete_folders()]
+    folder = tmp_path / "full/round-00000003"
+    assert f"cannot write {folder}: File too large; make room and resume the run" in full
+    names = [checkpoint.name for checkpoint in Checkpoints(tmp_path / "full").complete_folders()]
     assert names == ["round-00000001", "round-00000002"]
-    found = fitted(MODEL, None, "memory", saving=Saving(tmp_path / "full", resume=True))
-    same(found["tensors"], unbroken(MODEL)["tensors"])
+    resumed = fitted(MODEL, None, "memory", saving=Saving(tmp_path / "full", resume=True))
+    same(resumed["tensors"], unbroken(MODEL)["tensors"])

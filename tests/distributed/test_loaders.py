@@ -33,7 +33,7 @@ def trained(ranks: Ranks | None, method: Any, loaders: list[Any] | None) -> dict
 def test_ranks_draw_the_same_batches_as_one_process() -> None:
     for method in (GIST, LocalSGD):
         alone = trained(None, method, None)
-        assert all(same(alone, each) for each in on_ranks(2, trained, method, None))
+        assert all(same(alone, of_rank) for of_rank in on_ranks(2, trained, method, None))
 
 
 def test_every_rank_may_have_batches_of_its_own() -> None:

@@ -58,10 +58,10 @@ def trained(
 
 
 def train_on_rank(ranks: Ranks, folder: Path) -> dict[str, dict[str, Any]]:
-    found = {method: trained(method, ranks) for method in METHODS}
-    found["rows"] = trained("parts", ranks, Store.in_run("disk", folder / "theta", share="rows"))
-    found["stopped"] = trained("parts", ranks, callbacks=[StopSecondPart()])
-    return found
+    runs = {method: trained(method, ranks) for method in METHODS}
+    runs["rows"] = trained("parts", ranks, Store.in_run("disk", folder / "theta", share="rows"))
+    runs["stopped"] = trained("parts", ranks, callbacks=[StopSecondPart()])
+    return runs
 
 
 class StopSecondPart(Callback):
@@ -73,36 +73,36 @@ class StopSecondPart(Callback):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("count", [2, 4])
 def test_parts_on_ranks_are_those_of_one_process(count: int, tmp_path: Path) -> None:
-    every = on_ranks(count, train_on_rank, tmp_path)
+    runs_of_ranks = on_ranks(count, train_on_rank, tmp_path)
     expected = {method: trained(method) for method in METHODS}
     expected["rows"] = expected["parts"]
     expected["stopped"] = trained("parts", callbacks=[StopSecondPart()])
     assert expected["stopped"]["stopped_by"] == "callback"
     for kind in expected:
-        for found in every:
+        for runs in runs_of_ranks:
             for key in ("history", "test", "interrupted", "stopped_by", "steps"):
-                assert found[kind][key] == expected[kind][key], (kind, key)
+                assert runs[kind][key] == expected[kind][key], (kind, key)
         for name, tensor in expected[kind]["model"].items():
-            assert torch.equal(every[0][kind]["model"][name], tensor), (kind, name)
+            assert torch.equal(runs_of_ranks[0][kind]["model"][name], tensor), (kind, name)
 
 
 def train_and_stop(ranks: Ranks, folder: Path) -> list[dict[str, Any]]:
     """Rank 1 is interrupted in its second part; then all go on."""
     callbacks = after(7) if ranks.rank == 1 else []
     cut = trained("parts", ranks, saving=Saving(folder / "c", every=1), callbacks=callbacks)
-    rest = trained("parts", ranks, saving=Saving(folder / "c", every=1, resume=True))
-    return [cut, rest]
+    resumed = trained("parts", ranks, saving=Saving(folder / "c", every=1, resume=True))
+    return [cut, resumed]
 
 
 def test_an_interruption_of_one_rank_is_one_of_all(tmp_path: Path) -> None:
     expected = trained("parts")
-    every = on_ranks(2, train_and_stop, tmp_path)
-    for cut, rest in every:
+    runs_of_ranks = on_ranks(2, train_and_stop, tmp_path)
+    for cut, resumed in runs_of_ranks:
         assert cut["interrupted"]
-        assert not rest["interrupted"]
-        assert rest["history"] == expected["history"]
+        assert not resumed["interrupted"]
+        assert resumed["history"] == expected["history"]
     for name, tensor in expected["model"].items():
-        assert torch.equal(every[0][1]["model"][name], tensor), name
+        assert torch.equal(runs_of_ranks[0][1]["model"][name], tensor), name
 
 
 def within_a_budget(ranks: Ranks, folder: Path) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def within_a_budget(ranks: Ranks, folder: Path) -> dict[str, Any]:
         else torch.zeros(0)
     )
     blocks = partition.blocks(0) if ranks.leads else []
-    parts = [weight.index_select(0, own[0]).sum().item() for own in blocks]
+    parts = [weight.index_select(0, of_part[0]).sum().item() for of_part in blocks]
     return {
         "budget": result.budget,
         "parts": parts,

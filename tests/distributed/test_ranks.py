@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,9 +35,9 @@ def test_what_is_packed_is_unpacked(forms: list[tuple[list[int], torch.dtype]], 
     buffer = pack(tensors, torch.device("cpu"))
     specs = [TensorSpec.of(tensor) for tensor in tensors]
     assert len(buffer) == packed_bytes(specs)
-    assert len(buffer) % 8 == 0  # so that what follows is aligned
-    for tensor, found in zip(tensors, unpack(buffer, specs), strict=True):
-        assert torch.equal(tensor, found)
+    assert len(buffer) % 8 == 0, "what follows is aligned"
+    for tensor, unpacked in zip(tensors, unpack(buffer, specs), strict=True):
+        assert torch.equal(tensor, unpacked)
 
 
 def refusals(ranks: Ranks) -> list[DivergedError]:
@@ -66,23 +67,22 @@ def test_all_ranks_refuse_what_does_not_go_together_and_hear_of_one_that_diverge
     assert (first.round_number, first.result) == (0, None)
 
 
-def taken(ranks: Ranks) -> list[list[int]]:
-    """Of which sub-GCNs a rank holds the slices that others have sent, while each of its own
-    trains.
-    """
+def received_slices(ranks: Ranks) -> list[list[int]]:
+    """The sub-GCNs whose slices a rank has received, while each of its own sub-GCNs trains."""
     gist = GIST(OURS["gcn"], (12,), 6, store=Store("host", share="rows"), ranks=ranks)
-    found = []
+    received = []
     for round_ in gist.rounds(1):
         for k, _ in enumerate(round_):
-            end = time.monotonic() + 20
-            while len(gist.theta._received) < min(2, 3 - k) and time.monotonic() < end:
+            expected = min(2, 3 - k)
+            latest = time.monotonic() + 20
+            while len(gist.theta._received) < expected and time.monotonic() < latest:
                 time.sleep(0.01)
-            found.append(sorted(gist.theta._received))
-    return found
+            received.append(sorted(gist.theta._received))
+    return received
 
 
 def test_the_next_slice_comes_while_a_sub_gcn_trains_and_no_more_are_held() -> None:
-    assert on_ranks(2, taken) == [[[0, 2], [2, 4], [4]], [[1, 3], [3, 5], [5]]]
+    assert on_ranks(2, received_slices) == [[[0, 2], [2, 4], [4]], [[1, 3], [3, 5], [5]]]
 
 
 def hang(ranks: Ranks, exchange: bool, victim: int) -> tuple[str, float]:
@@ -90,30 +90,33 @@ def hang(ranks: Ranks, exchange: bool, victim: int) -> tuple[str, float]:
         os.kill(os.getpid(), signal.SIGSTOP)
     begun = time.monotonic()
     nothing = [list[Any]()] * ranks.count
+    wait = partial(ranks.gather, None)
+    if exchange:
+        wait = partial(ranks.exchange, nothing, nothing, torch.device("cpu"))
     with pytest.raises(RankLostError) as caught:
-        ranks.exchange(nothing, nothing, torch.device("cpu")) if exchange else ranks.gather(None)
+        wait()
     return str(caught.value), time.monotonic() - begun
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("exchange", "victim"), [(False, 1), (True, 2)])
 def test_all_others_name_a_rank_that_hangs_within_the_timeout(exchange: bool, victim: int) -> None:
-    others = [rank for rank in range(3) if rank != victim]
-    for message, seconds in on_ranks(3, hang, exchange, victim, only=others, timeout=4):
-        expected = (
-            f"rank {victim} does not answer: it has ended, hangs (--timeout is 4 s), or "
-            "cannot be reached"
+    listening = [rank for rank in range(3) if rank != victim]
+    for message, seconds in on_ranks(3, hang, exchange, victim, only=listening, timeout=4):
+        assert message.startswith(
+            f"rank {victim} does not answer: it has ended, hangs (--timeout is 4 s), or cannot "
+            "be reached"
         )
-        assert message.startswith(expected)
-        assert seconds < 6  # 4, and a busy machine
+        assert seconds < 6, "the timeout is 4 s, and a busy machine may be late"
 
 
 def lose_the_store(ranks: Ranks, joining: bool) -> str:
-    ranks.gather(None)  # all have joined
-    if ranks.rank == 0:  # which serves the store where torchrun does not
+    ranks.gather(None)  # From here on all have joined.
+    if ranks.rank == 0:  # This rank serves the store where torchrun does not.
         os.kill(os.getpid(), signal.SIGKILL)
+    ask = partial(Ranks, timeout=4) if joining else partial(ranks.gather, None)
     with pytest.raises(RankLostError) as caught:
-        Ranks(timeout=4) if joining else ranks.gather(None)
+        ask()
     return str(caught.value)
 
 

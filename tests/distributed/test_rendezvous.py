@@ -18,14 +18,15 @@ def together(
     monkeypatch.setattr(meeting, "rendezvous", lambda *_, **__: iter([(store, next(here), count)]))
 
     def rank() -> str:
-        own, _, number, _ = meet(timedelta(seconds=seconds))
+        store_of_meeting, _, number, _ = meet(timedelta(seconds=seconds))
         if number == 0:
-            own.set("said", f"by rank 0 of {count}")
-        own.wait(["said"], timedelta(seconds=seconds))
-        return own.get("said").decode()
+            store_of_meeting.set("words", f"by rank 0 of {count}")
+        store_of_meeting.wait(["words"], timedelta(seconds=seconds))
+        return store_of_meeting.get("words").decode()
 
     with ThreadPoolExecutor(len(ranks)) as pool:
-        return [each.result() for each in [pool.submit(rank) for _ in ranks]]
+        futures = [pool.submit(rank) for _ in ranks]
+        return [future.result() for future in futures]
 
 
 def test_ranks_of_a_restart_do_not_find_what_dead_ones_said(
@@ -33,18 +34,16 @@ def test_ranks_of_a_restart_do_not_find_what_dead_ones_said(
 ) -> None:
     store = HashStore()
     for count in (1, 3, 5, 2, 2, 4, 1):
-        assert (
-            together(monkeypatch, store, [*range(count)], count, 20)
-            == [f"by rank 0 of {count}"] * count
-        )
+        words = together(monkeypatch, store, [*range(count)], count, 20)
+        assert words == [f"by rank 0 of {count}"] * count
 
 
-def test_who_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     store = HashStore()
     together(monkeypatch, store, [0, 1, 2], 3, 20)
     with pytest.raises(NobodyCameError, match=r"rank 1, 2 of 3 did not arrive|rank 2 has waited"):
         together(monkeypatch, store, [0], 3, 0.3)
-    for ranks in ([0, 2], [2, 0]):  # the first one's error is raised
+    for ranks in ([0, 2], [2, 0]):  # The error of the first one is raised.
         with pytest.raises(NobodyCameError, match=r"^rank 1 of 3 did not arrive$"):
             together(monkeypatch, store, ranks, 3, 0.5)
     with pytest.raises(

@@ -85,14 +85,16 @@ def test_sizes_are_those_of_real_sub_gcns(
     subs = list(gist.begin_round())
     assert shape.theta == sum(tensor.nbytes for tensor in gist.theta.place.tensors.values())
     assert shape.full == sum(p.numel() for p in gist.model().parameters())
-    assert [own.parameters for own in shape.subs] == [
+    assert [sub_shape.parameters for sub_shape in shape.subs] == [
         sum(p.numel() for p in sub.parameters()) for sub in subs
     ]
     slices = [sum(tensor.nbytes for tensor in sub.state_dict().values()) for sub in subs]
-    assert [own.slice for own in shape.subs] == slices
-    found = option(run).as_dict()
-    assert found["moved_by_all"] == 2 * sum(slices) + 2 * sum(own.carried for own in shape.subs)
-    assert found["slice"] == max(slices)
+    assert [sub_shape.slice for sub_shape in shape.subs] == slices
+    estimate = option(run).as_dict()
+    assert estimate["moved_by_all"] == 2 * sum(slices) + 2 * sum(
+        sub_shape.carried for sub_shape in shape.subs
+    )
+    assert estimate["slice"] == max(slices)
 
 
 def test_gradients_and_moments_are_counted() -> None:
@@ -122,16 +124,16 @@ def test_more_of_anything_takes_no_less(
     name: str, store: str, width: int, m: int, **options: Any
 ) -> None:
     run = config(name, (width, width), m, **options)
-    own = peak(run, LARGE, store)
+    usual = peak(run, LARGE, store)
     for hidden in ((2 * width, width), (width,) * 3):
-        assert own <= peak(replace(run, model=replace(run.model, hidden=hidden)), LARGE, store)
-    for more in ({"edges": 2 * LARGE.edges}, {"features": 200}):
-        assert own <= peak(run, replace(LARGE, **more), store)
-    assert own <= peak(
+        assert usual <= peak(replace(run, model=replace(run.model, hidden=hidden)), LARGE, store)
+    for change in ({"edges": 2 * LARGE.edges}, {"features": 200}):
+        assert usual <= peak(run, replace(LARGE, **change), store)
+    assert usual <= peak(
         replace(run, training=replace(run.training, optimizer_state="carry")), LARGE, store
     )
-    assert peak(replace(run, runner="in-turn"), LARGE, store) <= own
-    assert own == peak(run, LARGE, store, base=100) - 100
+    assert peak(replace(run, runner="in-turn"), LARGE, store) <= usual
+    assert usual == peak(run, LARGE, store, base=100) - 100
 
 
 def test_files_and_the_host_take_the_parameters_out_of_memory() -> None:
@@ -146,41 +148,45 @@ def test_files_and_the_host_take_the_parameters_out_of_memory() -> None:
     assert plan(half, SIZES, "disk").theta == theta // 2
     wide = replace(wide, device="cuda")
     memory, host = (peaks(wide, SIZES, store, gpu=2**40) for store in ("memory", "host"))
-    assert host["cuda"] < memory["cuda"] - 2 * theta  # the model is there while it is scored
+    # The model is on the GPU while it is scored.
+    assert host["cuda"] < memory["cuda"] - 2 * theta
     assert host["cpu"] > memory["cpu"]
 
 
 def test_the_evaluation_is_chosen_by_the_memory() -> None:
     wide = config("graphsage", (512, 512), sampler=ClusterSampling(100, 5))
-    whole = option(wide, LARGE)
+    ample = option(wide, LARGE)
     tight = option(wide, LARGE, host=2**30)
     parts = option(replace(wide, evaluation=Evaluation("parts", parts=100)), LARGE)
-    scoring = [option.memory.scoring for option in (whole, tight, parts)]
-    assert [one.method for one in scoring] == ["whole", "layers", "parts"]
-    assert max(scoring[1].memory, scoring[2].memory) < scoring[0].memory
+    assert ample.memory.scoring.method == "whole"
+    for cheaper, method in ((tight, "layers"), (parts, "parts")):
+        assert cheaper.memory.scoring.method == method
+        assert cheaper.memory.scoring.memory < ample.memory.scoring.memory
 
 
 @settings(max_examples=5, deadline=None)
 @given(
     m=st.sampled_from([1, 2, 4]),
     epochs=st.integers(1, 20),
-    every=st.integers(1, 3),
+    evaluate_every=st.integers(1, 3),
     training=st.sampled_from(["split", "each"]),
 )
-def test_rounds_and_evaluations_are_a_run_s(m: int, epochs: int, every: int, training: str) -> None:
+def test_rounds_and_evaluations_are_a_run_s(
+    m: int, epochs: int, evaluate_every: int, training: str
+) -> None:
     run = config(
         "graphsage",
         (16, 16),
         m,
-        training={"epochs": epochs, "evaluate_every": every, "training": training},
+        training={"epochs": epochs, "evaluate_every": evaluate_every, "training": training},
     )
     result = run.fit(run.trainer(F, C), GRAPH, progress=False)
-    found = option(run).as_dict()
-    assert found["rounds"] == result.progress.rounds
-    assert found["evaluations"] == len(result.progress.history)
+    estimate = option(run).as_dict()
+    assert estimate["rounds"] == result.progress.rounds
+    assert estimate["evaluations"] == len(result.progress.history)
 
 
-def test_times_add_up() -> None:
+def test_estimated_times_add_up_and_are_longer_for_wider_models() -> None:
     run = config("graphsage", (64, 64), training={"epochs": 12})
     before = torch.random.get_rng_state()
     training = run.training
@@ -188,24 +194,24 @@ def test_times_add_up() -> None:
     def with_epochs(m: int) -> RunConfig:
         return replace(run, sub_gcns=m, training=replace(training, epochs=12 * m))
 
-    found = make_plan(with_epochs, SIZES, AMPLE, [1, 4], ["memory"]).as_dict()["options"]
+    options = make_plan(with_epochs, SIZES, AMPLE, [1, 4], ["memory"]).as_dict()["options"]
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert [each["epochs"] for each in found] == [12, 48]
-    for each in found:
-        seconds = each["seconds"]
+    assert [option_of_m["epochs"] for option_of_m in options] == [12, 48]
+    for option_of_m in options:
+        seconds = option_of_m["seconds"]
         assert seconds is not None
-        evaluating = each["evaluations"] * seconds["evaluation"]
-        assert seconds["total"] == pytest.approx(each["epochs"] * seconds["epoch"] + evaluating)
+        evaluating = option_of_m["evaluations"] * seconds["evaluation"]
+        assert seconds["total"] == pytest.approx(
+            option_of_m["epochs"] * seconds["epoch"] + evaluating
+        )
         assert 0 < seconds["step"] < seconds["round"]
     sizes = replace(LARGE, nodes=5000, edges=50_000, train=2500)
     wide, narrow = (
         make_plan(config("gcn", (w, w)), sizes, AMPLE, [1, 4], ["memory"]).options
         for w in (256, 32)
     )
-    assert all(
-        one.seconds["total"] > other.seconds["total"]
-        for one, other in zip(wide, narrow, strict=True)
-    )
+    for wide_option, narrow_option in zip(wide, narrow, strict=True):
+        assert wide_option.seconds["total"] > narrow_option.seconds["total"]
 
 
 def test_a_plan_in_which_nothing_fits_says_what_is_lacking() -> None:
@@ -228,7 +234,7 @@ def test_the_refusal_says_when_it_does_not_fit_and_what_would() -> None:
     local = replace(run, method="local-sgd", sampler=by_samples)
     parts = replace(run, method="parts")
     none_fits = "no m and no store would fit; make --hidden smaller"
-    for refused_run, resources, stores, said in (
+    for refused_run, resources, stores, messages in (
         (
             run,
             scarce,
@@ -252,7 +258,7 @@ def test_the_refusal_says_when_it_does_not_fit_and_what_would() -> None:
         (local, {"host": 50 * MIB}, (), ("local-sgd, m = 4, needs ", ": make --hidden smaller")),
         (parts, scarce, (["memory"],), ("parts, m = 4, needs ", "--sub-gcns 8 would fit")),
     ):
-        with refused(*said):
+        with refused(*messages):
             require_room(refused_run, SIZES, replace(AMPLE, **resources), *stores)
 
 
@@ -309,12 +315,12 @@ def process_peak(*command: object) -> int:
 def check_peak(out: Path, *line: object) -> int:
     """Compare the planned peak with that of a run in a process of its own; return the latter."""
     words = ["plan", *map(str, line), "--no-measure", "--store", "memory", "--json"]
-    said = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "gistgnn", *words], capture_output=True, text=True, check=True
     )
-    found = json.loads(said.stdout)["options"][0]["peaks"]["cpu"]
+    planned = json.loads(completed.stdout)["options"][0]["peaks"]["cpu"]
     most = process_peak("train", *line, "--out", out)
-    assert 0.75 < found / most < 1.3, (found / MIB, most / MIB)
+    assert 0.75 < planned / most < 1.3, (planned / MIB, most / MIB)
     return most
 
 
@@ -331,50 +337,32 @@ def test_the_peak_is_that_of_a_process(tmp_path: Path) -> None:
 def test_the_peak_of_a_folder_is_that_of_a_process_and_keeps_to_its_limit(
     folder: Path, tmp_path: Path
 ) -> None:
-    sampler = (
-        "--sampler",
-        "clusters",
-        "--clusters",
-        60,
-        "--clusters-per-batch",
-        6,
-        "--memory",
-        0.75,
-    )
-    line = (
-        "--dataset",
-        folder,
-        "--hidden",
-        64,
-        "--sub-gcns",
-        2,
-        "--epochs",
-        1,
-        "--local-steps",
-        2,
-        *sampler,
-    )
-    assert check_peak(tmp_path / "folder", *line) < 0.75 * 2**30  # torch with CUDA takes 0.4 of it
+    model = ("--hidden", 64, "--sub-gcns", 2)
+    training = ("--epochs", 1, "--local-steps", 2)
+    sampler = ("--sampler", "clusters", "--clusters", 60, "--clusters-per-batch", 6)
+    line = ("--dataset", folder, *model, *training, *sampler, "--memory", 0.75)
+    # A torch with CUDA takes 0.4 of these 0.75 GiB.
+    assert check_peak(tmp_path / "folder", *line) < 0.75 * 2**30
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of clusters of a graph of 50 MB."""
-    place = tmp_path_factory.mktemp("stored") / "graph"
+    folder_path = tmp_path_factory.mktemp("stored") / "graph"
     x = np.random.default_rng(0).normal(size=(100_000, 128))
-    make_clustered(some_graph(100_000, 600_000, x=x), 60, place)
-    return place
+    make_clustered(some_graph(100_000, 600_000, x=x), 60, folder_path)
+    return folder_path
 
 
 def test_a_folder_is_evaluated_by_layers_and_takes_less_memory(folder: Path) -> None:
     sizes = GraphSizes.of_graph(load(str(folder)))
     sampler = ClusterSampling(60, 6)
     run = config("graphsage", (64,), sampler=sampler)
-    found = option(run, sizes)
+    stored = option(run, sizes)
     inside = option(run, replace(sizes, folder=replace(sizes.folder, stored=0)))
     assert sizes.stored > 4 * sizes.nodes * sizes.features
-    assert found.memory.scoring.method == "layers"
-    assert found.memory.peaks["cpu"] < inside.memory.peaks["cpu"]
+    assert stored.memory.scoring.method == "layers"
+    assert stored.memory.peaks["cpu"] < inside.memory.peaks["cpu"]
     with refused("m = 2 needs ", "make --clusters-per-batch smaller"):
         require_room(
             replace(run, sampler=ClusterSampling(60, 60)), sizes, replace(AMPLE, host=10 * MIB)

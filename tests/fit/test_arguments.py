@@ -1,6 +1,4 @@
-"""The arguments of `GIST`, `fit`, `Loop` and `rounds`: each is used or refused before anything is
-trained.
-"""
+"""Every argument of `GIST`, `fit`, `Loop` and `rounds` is used, or refused before training."""
 
 import inspect
 import math
@@ -27,28 +25,31 @@ def make(**options: Any) -> GIST:
     return GIST(**{"build": gcn(), "widths": (8, 8), "sub_gcns": 2, **options})
 
 
-def test_settings_as_a_whole_or_one_by_one() -> None:
-    one = make()
-    other = make()
-    results = [
-        one.fit(GRAPH, epochs=4, lr=0.02, patience=None, progress=False),
-        other.fit(GRAPH, training=Training(4, lr=0.02), progress=False),
-    ]
-    assert results[0].test == results[1].test
-    assert same(theta(one), theta(other))
+def test_settings_train_the_same_one_by_one_and_as_a_training() -> None:
+    by_keywords = make()
+    by_training = make()
+    result = by_keywords.fit(GRAPH, epochs=4, lr=0.02, patience=None, progress=False)
+    expected = by_training.fit(GRAPH, training=Training(4, lr=0.02), progress=False)
+    assert result.test == expected.test
+    assert same(theta(by_keywords), theta(by_training))
+
+
+def test_the_second_argument_of_fit_may_be_what_epochs_count() -> None:
     assert make().fit(GRAPH, "each", epochs=4, progress=False).progress.rounds == 1
 
 
-def test_widths_of_numpy_and_of_units() -> None:
+def test_widths_may_be_numbers_of_numpy_and_are_split_by_units() -> None:
     gist = make(widths=list(np.array([8, 7])))
     assert gist.widths == (8, 7)
     assert fit(gist, epochs=2).progress.rounds
     assert make(build=PYG["gcn"], widths=np.int64(8)).shared
-    with refused("sub_gcns is 7", "6 features"):  # two heads share 12 features: six of each
+    # Two heads share 12 features, so each of them has six.
+    with refused("sub_gcns is 7", "6 features"):
         GIST(PYG["gat"], 12, 7)
 
 
-ODD = type("Odd", (), {"__repr__": lambda _: "odd"})()  # no argument can be this
+# No argument can be this.
+ODD = type("Odd", (), {"__repr__": lambda _: "odd"})()
 # What a message calls an argument that users may give in several forms.
 WORDS = {"sampler": "(sampler|loader)", "widths": "(widths|width)"}
 
@@ -64,7 +65,7 @@ def test_every_argument_of_fit_is_checked(name: str) -> None:
             make().fit(GRAPH, **{"epochs": 1, "progress": False, name: value})
 
 
-def test_what_a_new_user_forgets() -> None:
+def test_what_a_new_user_forgets_is_named() -> None:
     with refused("widths is missing"):
         GIST(gcn(), sub_gcns=2)
     with refused("the data is a list; ", "examples/graph_classification.py"):
@@ -137,13 +138,13 @@ OF_TRAINING: dict[str, dict[str, Any]] = {
 def test_what_does_not_fit_is_refused_before_training() -> None:
     trained: list[int] = []
     watching = {"callbacks": [InterruptWhen(lambda: trained.append(1))], "progress": False}
-    for said, own in OF_FIT.items():
-        with refused(said):
-            make().fit(GRAPH, **{**watching, **own})
-    for name, meant in {"epoch": "epochs", "optimiser": "optimizer", "runer": "runner"}.items():
-        said = f"unexpected keyword argument '{name}': did you mean {meant}"
-        with pytest.raises(TypeError, match=said):
-            make().fit(GRAPH, **{name: 3})
+    for message, options in OF_FIT.items():
+        with refused(message):
+            make().fit(GRAPH, **{**watching, **options})
+    for typo, name in {"epoch": "epochs", "optimiser": "optimizer", "runer": "runner"}.items():
+        message = f"unexpected keyword argument '{typo}': did you mean {name}"
+        with pytest.raises(TypeError, match=message):
+            make().fit(GRAPH, **{typo: 3})
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'xyz'$"):
         make().fit(GRAPH, xyz=3)
     with refused("Data"):
@@ -159,14 +160,15 @@ def test_settings_out_of_range_are_refused() -> None:
         Training(1, weight_decay=None)  # type: ignore[arg-type]
     with refused("epochs is given beside a budget"):
         Training(0, budget=3.0)
-    for said, own in OF_TRAINING.items():
-        with refused(said):
-            Training(**own)
+    for message, options in OF_TRAINING.items():
+        with refused(message):
+            Training(**options)
 
 
 def test_arguments_of_gist_out_of_range_are_refused() -> None:
+    with refused("widths is missing"):
+        make(widths=())
     for widths in (
-        (),
         (8, 0),
         (-1,),
         (8.0,),
@@ -179,7 +181,7 @@ def test_arguments_of_gist_out_of_range_are_refused() -> None:
         None,
         {"a": 1},
     ):
-        with refused("widths is", repr(widths) if widths != () else "missing"):
+        with refused("widths is", repr(widths)):
             make(widths=widths)
     with refused("input_axis is 2", "0 to 1"):
         make(input_axis=2)
@@ -191,8 +193,8 @@ def test_a_model_that_does_not_fit_the_graph_is_refused() -> None:
         (lambda w: pyg.models.GCN(F + 1, w, 2, C), 8, (f"[24, {F}]",)),
         (lambda w: GCN(F + 1, w, C), (8,), ("[24, 7]",)),
     )
-    for build, widths, said in cases:
-        with refused(*said):
+    for build, widths, messages in cases:
+        with refused(*messages):
             fit(GIST(build, widths, 2))
 
 

@@ -39,9 +39,7 @@ def make(width: int = WIDE, **options: Any) -> GIST:
 
 
 class Machine:
-    """A machine on which a step of one of m parts of `NARROW` features takes the time that `step`
-    says.
-    """
+    """A machine on which a step takes as long as `step(m, now)` says, for one of m parts."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, step: Callable[[int, float], float]
@@ -83,10 +81,12 @@ def test_parts_are_not_narrower_than_they_may_be_and_are_equal() -> None:
     assert short.candidates(make()) == [4, 2, 1]
     for gist in (
         make(2 * short.NARROWEST - 1),
-        make(2 * short.NARROWEST + 1),  # two blocks would differ
+        # Two blocks would differ.
+        make(2 * short.NARROWEST + 1),
         make(whole=[0]),
-        make(partition="categorical"),  # blocks of random sizes
-        # a part sees all input features
+        # The blocks have random sizes.
+        make(partition="categorical"),
+        # A part sees all input features.
         GIST(lambda w: GCN(w[0], w[1:], C), (WIDE, WIDE), input_axis=0),
     ):
         assert short.candidates(gist) == [1]
@@ -95,16 +95,24 @@ def test_parts_are_not_narrower_than_they_may_be_and_are_equal() -> None:
 @pytest.mark.parametrize(
     ("seconds", "ranks", "scores", "tried", "chosen"),
     [
-        (1, 1, [], [], 4),  # too short for a trial: the narrowest, and a note
-        (7, 1, [], [], 4),  # in doubt the narrowest, also where a wider one has 300 steps
-        (40, 1, [0.5, 0.7, 0.6], [4, 2, 1], 2),  # the best
-        (40, 1, [0.7, 0.5, 0.9], [4, 2], 4),  # the third is not tried: it is slower still
-        # wider ones that are near gain more from a longer training
+        # The time is too short for a trial, so the narrowest is chosen, with a note.
+        (1, 1, [], [], 4),
+        # In doubt the narrowest is chosen, although a wider one has time for 300 steps.
+        (7, 1, [], [], 4),
+        # The best is chosen.
+        (40, 1, [0.5, 0.7, 0.6], [4, 2, 1], 2),
+        # The third is not tried, as it is slower still.
+        (40, 1, [0.7, 0.5, 0.9], [4, 2], 4),
+        # Wider ones that are near gain more from a longer training.
         (40, 1, [0.7, 0.69, 0.69], [4, 2, 1], 1),
-        (40, 1, [-0.7, -0.5, -0.51], [4, 2, 1], 1),  # errors count as scores below zero
-        (40, 1, [None, None], [4], 4),  # without a score the narrowest
-        (40, 2, [0.7, 0.69, 0.69], [4, 2, 1], 2),  # every rank has a part of its own
-        (40, 2, [0.7, 0.5], [4, 2], 4),  # also where half of the width is too much
+        # Errors count as scores below zero.
+        (40, 1, [-0.7, -0.5, -0.51], [4, 2, 1], 1),
+        # Without a score the narrowest is chosen.
+        (40, 1, [None, None], [4], 4),
+        # Every rank has a part of its own.
+        (40, 2, [0.7, 0.69, 0.69], [4, 2, 1], 2),
+        # It has one even where half of the width is too much.
+        (40, 2, [0.7, 0.5], [4, 2], 4),
     ],
 )
 def test_the_best_part_of_short_trials_is_chosen(
@@ -145,8 +153,9 @@ def test_the_best_part_of_short_trials_is_chosen(
     assert list(choice.scores) == [
         m for m, score in zip(tried, scores, strict=False) if score is not None
     ]
-    said = [ranks > 1, ranks == 1 and chosen > 1, seconds == 1]
-    assert said == [words in choice.reason for words in ("every rank", "copies", "more time")]
+    assert ("every rank" in choice.reason) == (ranks > 1)
+    assert ("copies" in choice.reason) == (ranks == 1 and chosen > 1)
+    assert ("more time" in choice.reason) == (seconds == 1)
 
 
 @pytest.mark.one_in(2)
@@ -154,8 +163,10 @@ def test_the_best_part_of_short_trials_is_chosen(
     "step",
     [
         lambda m, now: 0.01 / m,
-        lambda m, now: 0.01 / m * (1 + (now > 5)),  # becomes half as fast
-        lambda m, now: 0.02 / m / (1 + (now > 3)),  # twice as fast
+        # It becomes half as fast.
+        lambda m, now: 0.01 / m * (1 + (now > 5)),
+        # It becomes twice as fast.
+        lambda m, now: 0.02 / m / (1 + (now > 3)),
         lambda m, now: 0.01 / m * (1.5 if int(now) % 2 else 0.5),
     ],
 )
@@ -195,9 +206,9 @@ def test_cycles_double_and_the_rate_falls_in_each(machine: MakeMachine) -> None:
     result = make(NARROW).fit(GRAPH, budget=10.0, progress=False, callbacks=[watch])
     assert result.budget is not None
     cycles = begun[-result.budget.cycles :]
-    whole = [steps for steps in cycles[:-1] if steps == cycles[0] * 2 ** cycles.index(steps)]
-    assert len(whole) >= 3
-    assert whole == cycles[: len(whole)], "the rest are those that fill up the time"
+    doubling = [steps for steps in cycles[:-1] if steps == cycles[0] * 2 ** cycles.index(steps)]
+    assert len(doubling) >= 3
+    assert doubling == cycles[: len(doubling)], "only the last cycles fill up the time"
     assert result.history[-1]["lr"] < 0.1 * LR
 
 
@@ -210,9 +221,9 @@ def test_the_wide_model_has_the_output_and_the_scores_of_the_narrow_one(
     assert result.budget is not None
     assert result.budget.sub_gcns > 1, "the test can tell"
     for split in ("validation", "test"):
-        found = evaluate(result.model, GRAPH, (split,))[split]
+        scores = evaluate(result.model, GRAPH, (split,))[split]
         for name in ("accuracy", "f1_macro"):
-            assert found[name] == pytest.approx(getattr(result, split)[name])
+            assert scores[name] == pytest.approx(getattr(result, split)[name])
     expected = named_tensors(result.model)
     for name, tensor in named_tensors(gist.model()).items():
         assert torch.equal(tensor, expected[name]), "Θ is the result"
@@ -249,17 +260,16 @@ def test_a_resumed_run_keeps_its_choice_and_its_budget(
     assert cut.interrupted
     used = clock.now
     clock.now = 1000.0
-    rest = make(NARROW).fit(
+    resumed = make(NARROW).fit(
         GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", resume=True)
     )
-    assert not rest.interrupted
+    assert not resumed.interrupted
     assert cut.budget is not None
-    assert rest.budget is not None
-    assert rest.budget.sub_gcns == cut.budget.sub_gcns
-    assert len(rest.history) > len(cut.history)
-    assert [entry["step"] for entry in rest.history][: len(cut.history)] == [
-        entry["step"] for entry in cut.history
-    ]
+    assert resumed.budget is not None
+    assert resumed.budget.sub_gcns == cut.budget.sub_gcns
+    assert len(resumed.history) > len(cut.history)
+    steps_of_cut = [entry["step"] for entry in cut.history]
+    assert [entry["step"] for entry in resumed.history][: len(steps_of_cut)] == steps_of_cut
     assert 2 < used < 10, "the test can tell"
     assert 1008.8 - used <= clock.now <= 1010.5 - used, "the time before the interruption counts"
 
@@ -274,24 +284,29 @@ def test_another_run_is_not_resumed(machine: MakeMachine, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "given", [{"max_seconds": 5}, {"init": "itself"}, {"epochs": 3}, {"local_steps": 3}]
+    "options", [{"max_seconds": 5}, {"init": "itself"}, {"epochs": 3}, {"local_steps": 3}]
 )
-def test_what_a_budget_chooses_cannot_be_given(given: dict[str, Any]) -> None:
+def test_what_a_budget_chooses_cannot_be_given(options: dict[str, Any]) -> None:
     gist = make()
-    if "init" in given:
-        given = {"init": gist.model()}
+    if "init" in options:
+        options = {"init": gist.model()}
     with pytest.raises(InputError, match="budget"):
-        gist.fit(GRAPH, budget=1.0, progress=False, **given)
+        gist.fit(GRAPH, budget=1.0, progress=False, **options)
 
 
 @pytest.mark.parametrize(
     ("seconds", "cost_of_a_node", "sampler", "expected"),
     [
-        (10.0, 1.0, ClusterSampling(), 4),  # few steps: as many nodes in more steps
-        (10.0, 0.0, ClusterSampling(), 1),  # a step takes as long with fewer nodes
-        pytest.param(300.0, 1.0, ClusterSampling(), 1, marks=pytest.mark.long),  # many steps
-        (10.0, 1.0, ClusterSampling(20, 8), 1),  # the size is the user's
-        (10.0, 1.0, None, 1),  # a step sees the whole graph
+        # There is time for few steps, so more steps see as many nodes.
+        (10.0, 1.0, ClusterSampling(), 4),
+        # A step takes as long with fewer nodes.
+        (10.0, 0.0, ClusterSampling(), 1),
+        # There is time for many steps.
+        pytest.param(300.0, 1.0, ClusterSampling(), 1, marks=pytest.mark.long),
+        # The user has chosen the size.
+        (10.0, 1.0, ClusterSampling(20, 8), 1),
+        # A step sees the whole graph.
+        (10.0, 1.0, None, 1),
     ],
 )
 def test_batches_are_smaller_where_there_is_time_for_few_steps(
@@ -325,8 +340,8 @@ def test_batches_are_smaller_where_there_is_time_for_few_steps(
         assert cut.batches is not None
         assert cut.batches.clusters_per_batch == usual[0] // expected
     if seconds == 10:
-        rest = make(NARROW).fit(GRAPH, **options, saving=replace(saving, resume=True))
-        assert rest.batches == cut.batches, "a resumed run has the same batches"
+        resumed = make(NARROW).fit(GRAPH, **options, saving=replace(saving, resume=True))
+        assert resumed.batches == cut.batches, "a resumed run has the same batches"
 
 
 @pytest.mark.one_in(3)
@@ -335,7 +350,8 @@ def test_batches_are_smaller_where_there_is_time_for_few_steps(
     [
         (1.0, ClusterSampling(), "split"),
         (0.0, ClusterSampling(), "metis"),
-        (1.0, ClusterSampling(20), "metis"),  # how many is the user's choice: one cut
+        # The user has chosen the number of clusters, so they are cut once.
+        (1.0, ClusterSampling(20), "metis"),
         (1.0, ClusterSampling(method="random"), "random"),
     ],
 )
@@ -355,5 +371,5 @@ def test_a_short_budget_cuts_clusters_in_less_time(
     assert cut.interrupted
     assert cut.config["sampler"]["method"] == expected
     monkeypatch.setattr(short, "CLUSTERING_SECONDS", 1.0 - seconds_of_an_edge)
-    rest = make(NARROW).fit(GRAPH, **options, saving=replace(saving, resume=True))
-    assert rest.config["sampler"]["method"] == expected, "a resumed run has the same clusters"
+    resumed = make(NARROW).fit(GRAPH, **options, saving=replace(saving, resume=True))
+    assert resumed.config["sampler"]["method"] == expected, "a resumed run has the same clusters"

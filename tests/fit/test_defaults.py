@@ -1,6 +1,4 @@
-"""One set of defaults: `fit` with keywords, `fit` with a `Training`, and the command line train in
-the same way.
-"""
+"""Keywords of `fit`, a `Training` and the command line have one set of defaults."""
 
 from functools import partial
 from typing import Any
@@ -31,8 +29,9 @@ STEPS: list[int] = []
 
 
 class Counting(torch.optim.SGD):
-    """Counts the steps that are taken on the parameters of a model; those that are tried before
-    have two rows.
+    """Counts the steps that are taken on the parameters of a model.
+
+    Those that are tried before have two rows.
     """
 
     def step(self, *args: Any) -> None:  # type: ignore[override]
@@ -54,26 +53,25 @@ def from_command(*words: object) -> RunConfig:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("how", ["split", "each"])
+@pytest.mark.parametrize("kind", ["split", "each"])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_worker_takes_a_hundred_epochs(method: str, how: Any) -> None:
-    # one step in an epoch
+def test_every_worker_takes_a_hundred_epochs(method: str, kind: Any) -> None:
     m = 3
-    sampler = ClusterSampling(2, 2, method="random")
+    sampler = ClusterSampling(2, 2, method="random")  # An epoch has one step.
     STEPS.clear()
     if method in ("gist", "data-parallel"):
-        trainer(method, m).fit(GRAPH, how, optimizer=Counting, sampler=sampler, progress=False)
+        trainer(method, m).fit(GRAPH, kind, optimizer=Counting, sampler=sampler, progress=False)
     else:
         trainer(method, m).fit(
-            GRAPH, Training(training=how, optimizer=Counting), sampler=sampler, progress=False
+            GRAPH, Training(training=kind, optimizer=Counting), sampler=sampler, progress=False
         )
-    # it takes one step on the mean of all workers' gradients
+    # Data-parallel training takes one step on the mean of all workers' gradients.
     optimizers = 1 if method == "data-parallel" else m
     assert len(STEPS) == 100 * optimizers
     config = from_command(
-        "--set", f"training={how}", "--sub-gcns", m, "--method", method, "--sampler", "clusters"
+        "--set", f"training={kind}", "--sub-gcns", m, "--method", method, "--sampler", "clusters"
     )
-    assert config.training.epochs == (100 if how == "each" else 100 * m)
+    assert config.training.epochs == (100 if kind == "each" else 100 * m)
 
 
 OWN: dict[str, Any] = {
@@ -90,7 +88,7 @@ OWN: dict[str, Any] = {
 
 
 @given(
-    given=st.fixed_dictionaries({}, optional=OWN),
+    options=st.fixed_dictionaries({}, optional=OWN),
     hidden=st.tuples(st.sampled_from([64, 500, 3000]), st.sampled_from([64, 500, 3000])),
     m=st.integers(1, 16),
     method=st.sampled_from(sorted(METHODS)),
@@ -98,42 +96,32 @@ OWN: dict[str, Any] = {
 )
 @settings(max_examples=25, deadline=None)
 def test_settings_are_the_same_however_they_are_given(
-    given: dict[str, Any], hidden: tuple[int, ...], m: int, method: str, scaling: str
+    options: dict[str, Any], hidden: tuple[int, ...], m: int, method: str, scaling: str
 ) -> None:
-    words: list[Any] = []
-    for name, value in given.items():
-        words += (
-            ["--set", f"{name}={value}"]
-            if name in SETTINGS
-            else [f"--{name.replace('_', '-')}", value]
-        )
-    words += [
-        "--sub-gcns",
-        m,
-        "--method",
-        method,
-        "--hidden",
-        *hidden,
-        "--set",
-        f"width_scaling={scaling}",
-    ]
-    config = from_command(
-        *words, *(["--sampler", "clusters"] if method in ("local-sgd", "data-parallel") else [])
-    )
+    words: list[Any] = ["--sub-gcns", m, "--method", method, "--hidden", *hidden]
+    words += ["--set", f"width_scaling={scaling}"]
+    for name, value in options.items():
+        if name in SETTINGS:
+            words += ["--set", f"{name}={value}"]
+        else:
+            words += [f"--{name.replace('_', '-')}", value]
+    if method in ("local-sgd", "data-parallel"):
+        words += ["--sampler", "clusters"]
+    config = from_command(*words)
     gist = trainer(method, m, hidden, width_scaling=scaling)
-    completed = gist._complete_settings(None, given)
-    assert completed == gist._complete_settings(Training(**given), {}) == config.training
+    completed = gist._complete_settings(None, options)
+    assert completed == gist._complete_settings(Training(**options), {}) == config.training
     from_python = RunConfig(
-        "cora", config.model, m, method, training=Training(**given), width_scaling=scaling
+        "cora", config.model, m, method, training=Training(**options), width_scaling=scaling
     )
     assert from_python.training == config.training
-    epochs = 100 if given.get("training") == "each" else 100 * m
-    splits = m > 1 and method in ("gist", "ensemble") and scaling == "none"
-    lr = min(0.01 * max(1, min(m, 256 * m / max(hidden))), 0.1) if splits else 0.01
-    assert (config.training.epochs, config.training.lr) == (
-        given.get("epochs", epochs),
-        given.get("lr", lr),
-    )
+    epochs = 100 if options.get("training") == "each" else 100 * m
+    lr = 0.01
+    if m > 1 and method in ("gist", "ensemble") and scaling == "none":
+        narrowness = 256 * m / max(hidden)
+        lr = min(0.01 * max(1, min(m, narrowness)), 0.1)
+    assert config.training.epochs == options.get("epochs", epochs)
+    assert config.training.lr == options.get("lr", lr)
 
 
 def test_defaults_can_be_made_without_a_number_and_train_in_the_same_way() -> None:
@@ -147,9 +135,9 @@ def test_defaults_can_be_made_without_a_number_and_train_in_the_same_way() -> No
 
 
 def test_epochs_may_be_a_fraction() -> None:
-    sampler = ClusterSampling(8, 1, method="random")  # eight steps in an epoch
+    sampler = ClusterSampling(8, 1, method="random")  # An epoch has eight steps.
     run = partial(trainer("gist", 1).fit, GRAPH, sampler=sampler, progress=False)
     assert [run(epochs=epochs).progress.steps for epochs in (0.25, 1, 2.5)] == [2, 8, 20]
     assert from_command("--epochs", 2.5).training.epochs == 2.5
-    whole = Training(40.0)
-    assert (whole.epochs, type(whole.epochs)) == (40, int)
+    training = Training(40.0)
+    assert (training.epochs, type(training.epochs)) == (40, int)

@@ -18,13 +18,13 @@ from tests.helpers.models import tiny_graph
 
 
 class Products(Callback):
-    """Keeps what becomes of denormal products, by the place in the run."""
+    """Keeps what becomes of denormal products, by the moment of the run."""
 
     def __init__(self) -> None:
         self.seen: dict[str, set[str]] = {}
 
-    def look(self, place: str) -> None:
-        self.seen.setdefault(place, set()).update(denormal_products())
+    def look(self, moment: str) -> None:
+        self.seen.setdefault(moment, set()).update(denormal_products())
 
     def on_fit_begin(self, run: Any) -> None:
         self.look("begin")
@@ -54,27 +54,29 @@ class Raises(Callback):
         raise self._error
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_they_are_zero_in_every_place_of_a_run(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_denormals", [True, False])
+def test_denormals_are_zero_at_every_moment_of_a_run(
+    has_denormals: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     products = Products()
     make = ClusterBatches.make
 
     def look_and_make(batches: ClusterBatches, drawn: Any) -> Batch:
-        products.look("batch")  # a thread of its own makes batches
+        products.look("batch")  # A thread of its own makes batches.
         return make(batches, drawn)
 
     monkeypatch.setattr(ClusterBatches, "make", look_and_make)
     options: dict[str, Any] = {"sampler": ClusterSampling(4, 2), "callbacks": [products]}
     options |= {"loss": products.loss, "metric": products.metric}
-    with two_threads_of_torch(), having_denormals(kept):
+    with two_threads_of_torch(), having_denormals(has_denormals):
         fit(GIST(gcn(), (8, 7), 2), **options)
-        assert denormal_products() == ({"all"} if kept else {"none"})
-    places = ("begin", "round", "end", "step", "evaluation", "batch")
-    assert products.seen == {place: {"none"} for place in places}
+        assert denormal_products() == ({"all"} if has_denormals else {"none"})
+    moments = ("begin", "round", "end", "step", "evaluation", "batch")
+    assert products.seen == {moment: {"none"} for moment in moments}
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_they_are_as_before_after_an_error(error: type[BaseException]) -> None:
+def test_denormals_are_as_before_after_an_error(error: type[BaseException]) -> None:
     with two_threads_of_torch():
         with pytest.raises(error):
             fit(GIST(gcn(), (8, 7), 2), callbacks=[Raises(error)])
@@ -91,7 +93,7 @@ def test_a_run_within_a_run_leaves_the_outer_one_as_it_was() -> None:
     with two_threads_of_torch():
         fit(GIST(gcn(), (8, 7), 2), epochs=4, callbacks=[Inner(), products])
         assert denormal_products() == {"all"}
-    assert products.seen == {place: {"none"} for place in ("begin", "round", "end")}
+    assert products.seen == {moment: {"none"} for moment in ("begin", "round", "end")}
 
 
 def adam_without_epsilon(parameters: Any, lr: float) -> torch.optim.Optimizer:
@@ -112,12 +114,12 @@ def plain_loop(model: nn.Module, graph: Graph, epochs: int) -> dict[str, Tensor]
 
 def test_a_run_equals_a_plain_loop_that_takes_them_for_zero() -> None:
     graph = tiny_graph()
-    # So that Adam's squares are denormal in the first layer.
+    # With such features Adam's squares are denormal in the first layer.
     graph = replace(graph, x=graph.x * 1e-18)
     gist = GIST(gcn(), (8, 7), 1, width_scaling="none")
-    with having_denormals(kept=True):
+    with having_denormals(True):
         with_denormals = plain_loop(gist.model(), graph, 6)
-    with having_denormals(kept=False):
+    with having_denormals(False):
         with_zeros = plain_loop(gist.model(), graph, 6)
     fit(gist, graph, epochs=6, optimizer=adam_without_epsilon)
     assert same(theta(gist), with_zeros)

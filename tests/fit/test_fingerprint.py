@@ -1,5 +1,6 @@
-"""One fingerprint says whether two runs are the same. What differs is named; where a run trains is
-no part of it.
+"""One fingerprint says whether two runs are the same, and names what differs.
+
+Where a run trains is no part of it.
 """
 
 import json
@@ -99,15 +100,15 @@ def gat(widths: tuple[int, ...], heads: int = 2, slope: float = 0.2) -> nn.Modul
 
 
 def fit(build: Any = Own, graph: Graph | Data = GRAPH, **options: Any) -> dict[str, Any]:
-    own = {name: options.pop(name) for name in ("store", "seed", "device") if name in options}
-    gist = GIST(build, (8,), 2, **own)
+    of_gist = {name: options.pop(name) for name in ("store", "seed", "device") if name in options}
+    gist = GIST(build, (8,), 2, **of_gist)
     defaults = {"epochs": 12, "local_steps": 2, "lr": 0.05, "evaluate_every": 2, "progress": False}
     return state(gist, gist.fit(graph, **{**defaults, "standardise": False, **options}))
 
 
-def changed(tensor: Tensor, place: int, by: float = 1.0) -> Tensor:
+def changed(tensor: Tensor, index: int, by: float = 1.0) -> Tensor:
     other = tensor.clone()
-    other.view(-1)[place] += by
+    other.view(-1)[index] += by
     return other
 
 
@@ -142,7 +143,8 @@ GRAPHS: dict[str, Callable[[Graph], Graph]] = {
     ),
     "number of nodes": lambda _: graph_with_edge_data(x=np.ones((31, 7)), y=np.arange(31) % 3),
 }
-MODELS: dict[str, tuple[Any, Any]] = {  # the interrupted run's, and the other
+# The model of the interrupted run and another one, by what differs.
+MODELS: dict[str, tuple[Any, Any]] = {
     "p of the model was 0.1, now 0.9": (Own, partial(Own, p=0.9)),
     "act of the model": (Own, partial(Own, act=functional.elu)),
     "act of the model ": (Own, partial(Own, act=leaky)),
@@ -201,11 +203,11 @@ def test_a_run_does_not_resume_with_other_settings(setting: str, interrupted: Pa
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("difference", MODELS)
 def test_a_run_does_not_resume_with_another_model(difference: str, tmp_path: Path) -> None:
-    one, other = MODELS[difference]
-    fit(one, callbacks=after(1), saving=Saving(tmp_path / "checkpoints"))
+    build, build_other = MODELS[difference]
+    fit(build, callbacks=after(1), saving=Saving(tmp_path / "checkpoints"))
     with refused("is of another run", difference.strip()):
-        fit(other, saving=Saving(tmp_path / "checkpoints", resume=True))
-    assert fit(one, saving=Saving(tmp_path / "checkpoints", resume=True)) == fit(one)
+        fit(build_other, saving=Saving(tmp_path / "checkpoints", resume=True))
+    assert fit(build, saving=Saving(tmp_path / "checkpoints", resume=True)) == fit(build)
 
 
 def as_data(graph: Graph) -> Data:
@@ -241,13 +243,12 @@ def test_numbers_that_are_missing_outside_the_splits_do_not_change_a_fingerprint
         graph_with_edge_data(y=y.clone(), test=np.arange(20, 26), regression=True) for _ in range(2)
     ]
     gist = GIST(Pair, (8,), 1)
-    one, other = (gist.fingerprint(graph, Training(epochs=2)) for graph in graphs)
-    assert one == other
+    first, second = (gist.fingerprint(graph, Training(epochs=2)) for graph in graphs)
+    assert first == second
     graphs[1].y[3, 0] += 1
-    other = gist.fingerprint(graphs[1], Training(epochs=2))
-    assert {name for name in one["graph"] if one["graph"][name] != other["graph"][name]} == {
-        "the graph's labels"
-    }
+    second = gist.fingerprint(graphs[1], Training(epochs=2))
+    differing = {name for name in first["graph"] if first["graph"][name] != second["graph"][name]}
+    assert differing == {"the graph's labels"}
 
 
 class Pair(nn.Module):
@@ -289,7 +290,7 @@ class Share:
         return sum(self.right) / len(self.right)
 
 
-def test_losses_with_other_settings_are_others() -> None:
+def test_losses_with_other_settings_have_other_fingerprints() -> None:
     losses = [Weighted([1.0]), Weighted([2.0]), Weighted([1.0], 2.0), Weighted([1.0], 1.0, 0.1)]
     gist = GIST(Own, (8,), 2)
     names = {

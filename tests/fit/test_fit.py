@@ -48,45 +48,55 @@ _gists = {m: GIST(Counting, (8,), m, width_scaling="none") for m in range(1, 6)}
     st.sampled_from(["split", "each"]),
     st.integers(1, 4),
 )
-def test_step_counts(epochs: int, m: int, local: int, training: str, every: int) -> None:
+def test_a_run_takes_the_steps_and_scores_the_rounds_of_its_settings(
+    epochs: int, m: int, local_steps: int, training: str, evaluate_every: int
+) -> None:
     Counting.calls = 0
     result = fit(
-        _gists[m], epochs=epochs, local_steps=local, training=training, evaluate_every=every
+        _gists[m],
+        epochs=epochs,
+        local_steps=local_steps,
+        training=training,
+        evaluate_every=evaluate_every,
     )
-    own = epochs if training == "each" else max(1, round(epochs / m))
-    rounds = math.ceil(own / local)
+    steps = epochs if training == "each" else max(1, round(epochs / m))
+    rounds = math.ceil(steps / local_steps)
     p = result.progress
-    assert Counting.calls == p.steps == m * own
+    assert Counting.calls == p.steps == m * steps
     assert p.rounds == _gists[m].next_round == rounds
-    evaluated = sorted({*range(every, rounds + 1, every), rounds})
+    evaluated = sorted({*range(evaluate_every, rounds + 1, evaluate_every), rounds})
     assert [entry["round"] for entry in p.history] == evaluated
-    assert [entry["step"] for entry in p.history] == [min(r * local, own) for r in evaluated]
+    assert [entry["step"] for entry in p.history] == [
+        min(r * local_steps, steps) for r in evaluated
+    ]
     assert p.history[-1]["epoch"] == epochs
     assert not result.interrupted
 
 
 def test_the_model_is_the_one_of_the_best_validation_score() -> None:
     gist = GIST(gcn(dropout=0.2), (8, 7), 2)
-    result = fit(gist, epochs=80, lr=0.3)  # so large that the scores jump
+    result = fit(gist, epochs=80, lr=0.3)  # With so large a rate the scores jump.
     p = result.progress
     scores = [entry["validation"] for entry in p.history]
-    assert p.best_round == p.history[scores.index(max(scores))]["round"]  # the first of the best
+    first_of_the_best = p.history[scores.index(max(scores))]
+    assert p.best_round == first_of_the_best["round"]
     assert p.best_round < p.rounds
     assert p.best_score == max(scores)
-    found = evaluate(result.model, GRAPH, ("validation", "test"))
-    assert found == p.best
+    scores_of_model = evaluate(result.model, GRAPH, ("validation", "test"))
+    assert scores_of_model == p.best
     assert not result.model.training
     last = evaluate(gist.model(), GRAPH, ("validation", "test"))
     assert last == p.last
-    shapes = {n: t.shape for n, t in result.model.state_dict().items()}
-    assert shapes == {n: t.shape for n, t in gcn()((8, 7)).state_dict().items()}
+    shapes = {name: tensor.shape for name, tensor in result.model.state_dict().items()}
+    full_model = gcn()((8, 7))
+    assert shapes == {name: tensor.shape for name, tensor in full_model.state_dict().items()}
 
 
-def test_patience() -> None:
-    every = 2
+def test_patience_ends_a_run_after_so_many_evaluations_without_a_better_score() -> None:
+    evaluate_every = 2
     gist = GIST(gcn(), (8, 7), 2)
-    full = fit(gist, epochs=200, lr=0.05, evaluate_every=every)
-    result = fit(gist, epochs=200, lr=0.05, evaluate_every=every, patience=3)
+    full = fit(gist, epochs=200, lr=0.05, evaluate_every=evaluate_every)
+    result = fit(gist, epochs=200, lr=0.05, evaluate_every=evaluate_every, patience=3)
     scores = [entry["validation"] for entry in full.history]
     without_better = [
         k for k in range(3, len(scores)) if max(scores[: k - 2]) >= max(scores[k - 2 : k + 1])
@@ -94,15 +104,16 @@ def test_patience() -> None:
     expected = without_better[0] + 1
     assert expected < len(scores)
     assert result.progress.stopped_early
-    assert result.progress.rounds == expected * every
+    assert result.progress.rounds == expected * evaluate_every
     assert quiet(result.history) == quiet(full.history[:expected])
-    # no score is better than the first
-    at_the_end = fit(gist, epochs=12, lr=1e-9, patience=2).progress
-    assert (
-        at_the_end.rounds,
-        at_the_end.scores.evaluations_since_best,
-        at_the_end.stopped_early,
-    ) == (3, 2, False)
+
+
+def test_a_run_whose_patience_ends_with_its_last_round_is_not_stopped_early() -> None:
+    """At so small a rate no score is better than the first."""
+    progress = fit(GIST(gcn(), (8, 7), 2), epochs=12, lr=1e-9, patience=2).progress
+    assert progress.rounds == 3
+    assert progress.scores.evaluations_since_best == 2
+    assert not progress.stopped_early
 
 
 class Steep(Counting):
@@ -113,7 +124,7 @@ class Steep(Counting):
 
 
 @pytest.mark.parametrize("m", [1, 2])
-# by a loss; by parameters of a last step
+# A loss diverges in the first case, and parameters after the last step in the second.
 @pytest.mark.parametrize(("round_number", "local_steps"), [(0, 20), (1, 1)])
 def test_divergence_keeps_theta_from_before_the_round(
     m: int, round_number: int, local_steps: int
@@ -158,9 +169,9 @@ def test_a_finished_run_holds_no_memory(settings: dict[str, Any]) -> None:
     gc.disable()
     try:
         result = gist.fit(graph, **{"local_steps": 2, "progress": False, **settings})
-        held = [weakref.ref(each) for each in (graph.x, gist, gist.theta, result)]
+        references = [weakref.ref(value) for value in (graph.x, gist, gist.theta, result)]
         del graph, gist, result
-        assert [reference() for reference in held] == [None] * 4
+        assert [reference() for reference in references] == [None] * 4
     finally:
         gc.enable()
 
@@ -171,7 +182,8 @@ def test_products_are_halved_and_all_else_is_not(runner: str) -> None:
 
     class Watched(nn.Module):
         def __init__(self, widths: tuple[int, ...]) -> None:
-            super().__init__()  # a bias would be added in float32 by vmap, outside the product
+            super().__init__()
+            # A bias would be added in float32 by vmap, outside the product.
             self.enter = nn.Linear(F, widths[0], bias=False)
             self.out = nn.Linear(widths[0], C)
 
@@ -194,10 +206,9 @@ def test_products_are_halved_and_all_else_is_not(runner: str) -> None:
         history = fit(gist, runner=runner, precision=precision, **options).history
         losses[precision] = [entry["loss"] for entry in history]
     assert (True, torch.bfloat16) in seen
-    # scores are not halved
-    assert {kind for training, kind in seen if not training} == {torch.float32}
-    kept = [*theta(gist).values(), *gist.theta.place.moments.values()]
-    assert {tensor.dtype for tensor in kept if tensor.is_floating_point()} == {torch.float32}
+    assert {kind for training, kind in seen if not training} == {torch.float32}, "of scores"
+    tensors = [*theta(gist).values(), *gist.theta.place.moments.values()]
+    assert {tensor.dtype for tensor in tensors if tensor.is_floating_point()} == {torch.float32}
     assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.1)
     assert losses["bf16"] != losses["float32"]
 
@@ -210,10 +221,11 @@ class First(Counting):
 
 
 def test_classes_that_are_never_found_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    for model, said in (
-        (First, [f"no node of classes {', '.join(map(str, range(1, C)))} is found"]),
+    classes = ", ".join(map(str, range(1, C)))
+    for model, expected in (
+        (First, [f"no node of classes {classes} is found"]),
         (Counting, []),
     ):
         caplog.clear()
         fit(GIST(model, (8,), 2, width_scaling="none"), epochs=200)
-        assert [text.split(" (")[0] for text in caplog.messages if "no node" in text] == said
+        assert [text.split(" (")[0] for text in caplog.messages if "no node" in text] == expected

@@ -58,7 +58,7 @@ def test_a_logger_is_given_the_history_also_of_a_run_that_goes_on(tmp_path: Path
     recorder = Recorder()
     plain = list[Any]()
     fit(make(), saving=saving, callbacks=[*after(2), Log(recorder)])
-    # a new run of the logger, and the same one
+    # One is a new run of the logger, and the other goes on with the same run.
     later = Recorder()
     goes_on = Recorder(step=recorder.steps[-1] + 1)
     callbacks = [Log(later), Log(goes_on), Log(lambda entry: plain.append(entry))]
@@ -106,15 +106,15 @@ def test_the_steps_of_narrow_models_follow_each_other(
     cut = train(first, saving=saving, callbacks=[stop])
     assert cut.interrupted
     goes_on = Recorder(step=first.steps[-1] + 1)
-    again = list[Any]()  # a logger without steps of its own gets all that the checkpoints have
+    again = list[Any]()  # A logger without steps of its own gets all that the checkpoints have.
     options = {"saving": replace(saving, resume=True), "callbacks": [Log(again.append)]}
-    rest = train(goes_on, **options)
+    resumed = train(goes_on, **options)
     steps = first.steps + goes_on.steps
     assert steps == sorted(set(steps)), "loggers drop what goes back"
     assert [entry["step"] for entry in again] == sorted({entry["step"] for entry in again})
     if method == "parts":
         assert [entry["step"] for entry in again] == steps
-        assert steps == list(range(1, rest.progress.steps + 1))
+        assert steps == list(range(1, resumed.progress.steps + 1))
 
 
 def stopped_once(logger: str, folder: Path, config: dict[str, Any]) -> Result:
@@ -126,16 +126,16 @@ def stopped_once(logger: str, folder: Path, config: dict[str, Any]) -> Result:
     return result
 
 
-def test_tensorboard_is_given_it_once_with_the_settings(tmp_path: Path) -> None:
+def test_tensorboard_is_given_the_history_once_with_the_settings(tmp_path: Path) -> None:
     settings = {"lr": 0.01, "model": {"name": "gcn"}}
     result = stopped_once("tensorboard", tmp_path, settings)
-    found = EventAccumulator(str(tmp_path / "tensorboard"))
-    found.Reload()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
     for tag, name in (("loss", "loss"), ("score/test", "test")):
-        shown = [(event.step, event.value) for event in found.Scalars(tag)]
+        shown = [(event.step, event.value) for event in events.Scalars(tag)]
         assert shown == [(entry["step"], pytest.approx(entry[name])) for entry in result.history]
-    assert len(found.Tags()["scalars"]) == 5
-    (text,) = found.Tensors("config/text_summary")[0].tensor_proto.string_val
+    assert len(events.Tags()["scalars"]) == 5
+    (text,) = events.Tensors("config/text_summary")[0].tensor_proto.string_val
     assert json.loads(text.decode().strip("`")) == settings
 
 
@@ -169,18 +169,18 @@ def test_the_command_line_starts_ends_and_survives_a_logger(
     )
     monkeypatch.setenv("WANDB_PROJECT", "mine")
     assert run(*TRAIN, "--log", "wandb", "tensorboard") == 0
-    said = "the logger has failed, and training goes on without it (ConnectionError: no network)"
-    assert capsys.readouterr().err.count(said) == 1
+    message = "the logger has failed, and training goes on without it (ConnectionError: no network)"
+    assert capsys.readouterr().err.count(message) == 1
     record = json.loads((tmp_path / "run/result.json").read_text())
-    logged = (tmp_path / "run/log-id").read_text()
-    own = {
+    run_id = (tmp_path / "run/log-id").read_text()
+    expected = {
         "project": "mine",
         "name": "run",
         "dir": str(tmp_path / "run"),
-        "id": logged,
+        "id": run_id,
         "resume": "allow",
     }
-    assert begun == [{**own, "config": record["config"]}]
+    assert begun == [{**expected, "config": record["config"]}]
     assert ended == ([] if fails else [0])
     assert shown == (record["history"][:3] if fails else record["history"])
 
@@ -236,15 +236,15 @@ def test_mlflow_goes_on_with_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert mlflow.ends == ["FINISHED"] * 2
 
 
-def test_what_cannot_start_is_refused_first(
+def test_a_logger_that_cannot_start_is_refused_before_the_graph_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "wandb", None)
-    said = "--log wandb needs a package that is not installed: pip install wandb"
+    message = "--log wandb needs a package that is not installed: pip install wandb"
     command_refused(
         capsys,
-        said,
+        message,
         *TRAIN,
         "--dataset",
         "absent.npz",
@@ -268,5 +268,7 @@ def test_weights_and_biases_without_a_network_goes_on_with_a_run(
     with logged() as messages:
         stopped_once("wandb", tmp_path, {"lr": 0.01})
     assert not [message for message in messages if "the logger has failed" in message]
-    (own,) = {path.name.rpartition("-")[2] for path in (tmp_path / "wandb").glob("offline-run-*")}
-    assert own == (tmp_path / "log-id").read_text()
+    (run_id,) = {
+        path.name.rpartition("-")[2] for path in (tmp_path / "wandb").glob("offline-run-*")
+    }
+    assert run_id == (tmp_path / "log-id").read_text()

@@ -62,30 +62,19 @@ def test_a_loop_trains_as_rounds_do_and_keeps_the_best() -> None:
     with torch.no_grad():
         assert float(accuracy(loop.best_model())) == pytest.approx(loop.progress.best_score)
     assert (len(loop), loop.progress.rounds, loop.progress.stopped_early) == (6, 6, False)
-    unwatched = train(Loop(make(), 6))  # the model is the last one
+    unwatched = train(Loop(make(), 6))
     assert unwatched.progress.history == []
-    assert same(tensors(unwatched.best_model()), tensors(plain.model()))
+    assert same(tensors(unwatched.best_model()), tensors(plain.model())), "it is the last model"
 
 
-def test_patience_and_the_direction_of_the_score() -> None:
+def test_patience_ends_a_loop_by_the_direction_of_the_score() -> None:
     falling = iter(range(100, 0, -1))
     loop = train(Loop(make(), 50, lambda model: next(falling), patience=3))
-    assert (loop.progress.rounds, loop.progress.best_round, loop.progress.stopped_early) == (
-        4,
-        1,
-        True,
-    )
+    assert (loop.progress.rounds, loop.progress.best_round) == (4, 1)
+    assert loop.progress.stopped_early
     falling = iter(range(100, 0, -1))
-    loop = train(
-        Loop(
-            make(),
-            7,
-            lambda model: next(falling),
-            patience=1,
-            higher_is_better=False,
-            evaluate_every=3,
-        )
-    )
+    options: dict[str, Any] = {"patience": 1, "higher_is_better": False, "evaluate_every": 3}
+    loop = train(Loop(make(), 7, lambda model: next(falling), **options))
     assert [entry["round"] for entry in loop.progress.history] == [3, 6, 7]
     assert (loop.progress.best_round, loop.progress.stopped_early) == (7, False)
 
@@ -118,10 +107,10 @@ def test_a_loop_that_was_left_is_resumed(tmp_path: Path, kind: str) -> None:
     assert train(again(), rounds=2).progress.rounds == 2
     loop = train(again())
     assert loop.progress.rounds == 5
-    found, scores = (
-        [entry["score"] for entry in each.progress.history] for each in (loop, expected)
+    scores, expected_scores = (
+        [entry["score"] for entry in run.progress.history] for run in (loop, expected)
     )
-    assert found == scores
+    assert scores == expected_scores
     torch.testing.assert_close(tensors(loop.best_model()), tensors(expected.best_model()))
     assert list(again()) == []
     with refused("is of another run", "seed was 0, now 1"):
@@ -138,50 +127,51 @@ def test_later_rounds_and_runs_change_no_model_that_was_given(
     """Also where large tensors are mapped, of which every tensor is one here."""
     monkeypatch.setattr("gistgnn.theta.disk.LARGE", 0)
     monkeypatch.setattr("gistgnn.storage.tensors.LARGE", 0)
-    given: list[tuple[nn.Module, dict[str, Tensor]]] = []
+    models: list[tuple[nn.Module, dict[str, Tensor]]] = []
 
-    def give(model: nn.Module) -> Tensor:
-        given.append((model, tensors(model)))
-        return torch.tensor(float(len(given)))
+    def remember(model: nn.Module) -> Tensor:
+        models.append((model, tensors(model)))
+        return torch.tensor(float(len(models)))
 
     def unchanged() -> bool:
-        return all(same(tensors(model), expected) for model, expected in given)
+        return all(same(tensors(model), expected) for model, expected in models)
 
     gist = make(store=Store("disk", tmp_path / "theta") if kind == "disk" else kind)
-    loop = Loop(gist, 6, give, evaluate_every=2)
+    loop = Loop(gist, 6, remember, evaluate_every=2)
     for round_ in loop:
-        give(gist.model())
-        give(loop.best_model())
+        remember(gist.model())
+        remember(loop.best_model())
         for sub in round_:
             with torch.no_grad():
                 for parameter in sub.parameters():
                     parameter.add_(0.1)
     assert unchanged()
-    assert not same(given[0][1], given[-1][1])
-    give(loop.best_model())
+    assert not same(models[0][1], models[-1][1])
+    remember(loop.best_model())
 
     class Keeps(Callback):
         def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
-            give(run.model())
+            remember(run.model())
 
     for _ in range(2):
-        give(fit(gist, callbacks=[Keeps()]).model)
+        remember(fit(gist, callbacks=[Keeps()]).model)
     train(gist.rounds(2))
     assert unchanged()
-    with torch.no_grad():  # nor do changes of them reach Θ
-        for model, _ in given:
+    # Changes of these models do not reach Θ.
+    with torch.no_grad():
+        for model, _ in models:
             for tensor in named_tensors(model).values():
                 tensor.zero_()
-    assert not same(gist.theta.copy(), tensors(given[-1][0]))
+    assert not same(gist.theta.copy(), tensors(models[-1][0]))
 
 
 def test_modules_of_a_loop_are_not_trained_by_fit() -> None:
     gist = make()
     for round_ in gist.rounds(1):
         subs = list(round_)
-    kept = [tensors(sub) for sub in subs]
+    before = [tensors(sub) for sub in subs]
     fit(gist)
-    assert all(same(tensors(sub), expected) for sub, expected in zip(subs, kept, strict=True))
+    assert all(same(tensors(sub), expected) for sub, expected in zip(subs, before, strict=True))
 
 
 # Where a loop goes on.
@@ -202,14 +192,15 @@ def move(sub: nn.Module, i: int) -> None:
 
 def draws(loop: Loop, rounds: int = 99) -> list[Any]:
     """Train, and return the numbers and blocks of the rounds that have ended."""
-    found = []
+    drawn = []
     for k, round_ in enumerate(loop):
         if k == rounds:
             break
-        found.append((round_.number, [block.tolist() for own in round_.blocks for block in own]))
+        blocks = [block.tolist() for of_sub in round_.blocks for block in of_sub]
+        drawn.append((round_.number, blocks))
         for i, sub in enumerate(round_):
             move(sub, i)
-    return found
+    return drawn
 
 
 @pytest.mark.one_in(3)
@@ -224,23 +215,23 @@ def test_a_loop_that_was_left_goes_on_like_an_unbroken_one(
     unbroken = Loop(plain, 6, accuracy)
     expected = draws(unbroken)
     for way in ("the same", "saving", "resumed"):
-        place: Any = Store("disk", tmp_path / way / "theta") if kind == "disk" else "memory"
+        theta_store: Any = Store("disk", tmp_path / way / "theta") if kind == "disk" else "memory"
         saving = (
             None if way == "the same" else Saving(tmp_path / way / "loop", every=1, resume=True)
         )
-        gist = make(store=place)
+        gist = make(store=theta_store)
         BEFORE[before](gist)
         loop = Loop(gist, 6, accuracy, saving=saving)
-        found = []
+        drawn = []
         for rounds in (2, 0, 1, 99):
-            found += draws(loop, rounds)
+            drawn += draws(loop, rounds)
             if way == "resumed":
-                gist = make(store=place)
+                gist = make(store=theta_store)
                 loop = Loop(gist, 6, accuracy, saving=saving)
-        assert found == expected
+        assert drawn == expected
         assert same(gist.theta.copy(), plain.theta.copy())
-        assert [(e["round"], e["score"]) for e in loop.progress.history] == [
-            (e["round"], e["score"]) for e in unbroken.progress.history
+        assert [(entry["round"], entry["score"]) for entry in loop.progress.history] == [
+            (entry["round"], entry["score"]) for entry in unbroken.progress.history
         ]
         assert same(tensors(loop.best_model()), tensors(unbroken.best_model()))
         assert list(loop) == []
@@ -294,7 +285,8 @@ def test_a_loop_whose_checkpoint_is_refused_leaves_the_model(tmp_path: Path) -> 
         Loop(gist, 5, saving=Saving(tmp_path / "loop", resume=True))
     assert same(gist.theta.copy(), before)
     assert gist.next_round == rounds
-    Loop(make(seed=1), 5, saving=Saving(tmp_path / "loop", resume=True))  # the folder is not locked
+    # The folder is not locked.
+    Loop(make(seed=1), 5, saving=Saving(tmp_path / "loop", resume=True))
 
 
 @pytest.mark.parametrize("where", ["body", "validate", "merge"])
@@ -313,30 +305,30 @@ def test_a_loop_that_was_interrupted_goes_on(
         interrupt("validate", 1)
         return accuracy(model)
 
-    written = Theta.commit
+    plain_commit = Theta.commit
 
     def commit(theta: Theta, loss: float) -> None:
-        written(theta, loss)
+        plain_commit(theta, loss)
         interrupt("merge", 1)
 
     monkeypatch.setattr(Theta, "commit", commit)
     gist = make()
     loop = Loop(gist, 4, validate, saving=Saving(tmp_path / "loop", every=1))
-    found = []
+    numbers = []
 
     def work() -> None:
         for round_ in loop:
             interrupt("body", 1)
-            found.append(round_.number)
+            numbers.append(round_.number)
             for i, sub in enumerate(round_):
                 move(sub, i)
 
     with pytest.raises(KeyboardInterrupt):
         work()
-    found += [number for number, _ in draws(loop)]
-    assert found == [number for number, _ in expected]
+    numbers += [number for number, _ in draws(loop)]
+    assert numbers == [number for number, _ in expected]
     assert loop.progress.rounds == 4
-    assert [e["round"] for e in loop.progress.history] == [1, 2, 3, 4]
+    assert [entry["round"] for entry in loop.progress.history] == [1, 2, 3, 4]
     assert same(tensors(loop.best_model()), tensors(unbroken.best_model()))
 
 
@@ -355,9 +347,8 @@ def test_a_loop_of_a_regression_trains_what_fit_trains(m: int) -> None:
                 optimizer = torch.optim.Adam(gist.parameter_groups(sub, lr=0.02), fused=True)
                 for _ in range(2):
                     optimizer.zero_grad()
-                    F.mse_loss(
-                        sub(graph.x, adj)[graph.train], graph.y[graph.train].view(-1, 1)
-                    ).backward()
+                    outputs = sub(graph.x, adj)[graph.train]
+                    F.mse_loss(outputs, graph.y[graph.train].view(-1, 1)).backward()
                     optimizer.step()
         return gist
 
@@ -373,8 +364,12 @@ def test_a_loop_of_a_regression_trains_what_fit_trains(m: int) -> None:
     for name, tensor in fitted.theta.copy().items():
         torch.testing.assert_close(by_hand.theta.copy()[name], tensor, rtol=1e-5, atol=1e-6)
     assert same(looped.theta.copy(), by_hand.theta.copy())
-    after = fitted.begin_round().subs[0]  # a loop after a fit has sub-GCNs of the same scale
-    assert same(tensors(after), tensors(by_hand.begin_round().subs[0])) or m == 3
+    # A loop after a fit has sub-GCNs of the same scale.
+    after_fit = tensors(fitted.begin_round().subs[0])
+    after_loop = tensors(by_hand.begin_round().subs[0])
+    torch.testing.assert_close(after_fit, after_loop, rtol=1e-5, atol=1e-6)
+    if m == 2:
+        assert same(after_fit, after_loop)
 
 
 def regression_graph() -> Graph:

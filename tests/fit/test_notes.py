@@ -21,16 +21,16 @@ class Stop(Callback):
             run.stop()
 
 
-@pytest.mark.parametrize(("after", "said"), [(2, True), (19, False), (20, False)])
-def test_a_run_that_is_stopped_says_what_it_has_not_trained(after: int, said: bool) -> None:
+@pytest.mark.parametrize(("after", "noted"), [(2, True), (19, False), (20, False)])
+def test_a_run_that_is_stopped_says_what_it_has_not_trained(after: int, noted: bool) -> None:
     with logged(logging.WARNING) as notes:
         result = GIST(gcn(), (8, 8), 2).fit(
             GRAPH, "each", epochs=20, local_steps=1, progress=False, callbacks=[Stop(after)]
         )
     share = 100 * result.coverage.never_trained
     told = [note for note in notes if "have never been trained" in note]
-    assert bool(told) == said
-    if said:
+    assert bool(told) == noted
+    if noted:
         assert f"{share:.1f} %" in told[0]
         assert "2 of 20 rounds" in told[0]
 
@@ -50,17 +50,19 @@ class Rounds(Callback):
 
 
 @pytest.mark.parametrize(
-    ("best_round", "patience", "round_seconds", "interrupt_after", "said"),
+    ("best_round", "patience", "round_seconds", "interrupt_after", "noted"),
     [
         (2, None, 2.0, None, True),
         (10, None, 2.0, None, True),
         (11, None, 2.0, None, False),
         (20, None, 2.0, None, False),
         (2, 5, 2.0, None, False),
-        (2, None, 0.01, None, False),  # to end such a run earlier saves nothing
+        # Ending such a run earlier saves nothing.
+        (2, None, 0.01, None, False),
         (2, None, 0.6, None, True),
         (10, None, 0.6, None, False),
-        (2, None, 2.0, 19, False),  # the user has ended it
+        # The user has ended it.
+        (2, None, 2.0, 19, False),
     ],
 )
 def test_a_run_whose_best_round_is_long_over_says_so(
@@ -69,9 +71,9 @@ def test_a_run_whose_best_round_is_long_over_says_so(
     patience: int | None,
     round_seconds: float,
     interrupt_after: int | None,
-    said: bool,
+    noted: bool,
 ) -> None:
-    """By a metric that is best after one round, and a clock that a round moves on by a time."""
+    """The metric is best after one round, and every round moves the clock on by the same time."""
     rounds = Rounds(interrupt_after)
     record = Fit.after_round
 
@@ -95,7 +97,7 @@ def test_a_run_whose_best_round_is_long_over_says_so(
         )
     assert result.progress.best_round == best_round
     told = [note for note in notes if "the best round was" in note]
-    assert bool(told) == said
-    if said:
+    assert bool(told) == noted
+    if noted:
         assert f"{best_round} of 20" in told[0]
         assert "--patience" in told[0]

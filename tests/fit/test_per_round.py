@@ -28,12 +28,10 @@ def trainer(kind: type[GIST] = GIST, m: int = 2) -> GIST:
 
 
 class Measuring(InTurn):
-    """Returns more numbers: of each sub-GCN the square of its index and one, and one of the first
-    two alone.
-    """
+    """Returns one more number of each sub-GCN, and another one of the first two alone."""
 
-    def __call__(self, *given: Any) -> Any:
-        numbers = super().__call__(*given)
+    def __call__(self, *arguments: Any) -> Any:
+        numbers = super().__call__(*arguments)
         for i, values in numbers.items():
             values["square"] = float((i + 1) ** 2)
             if i < 2:
@@ -79,11 +77,11 @@ def test_a_resumed_run_has_the_numbers_of_all_its_rounds(tmp_path: Path) -> None
             if run.progress.rounds == 3:
                 run.interrupt()
 
-    whole = trainer().fit(GRAPH, **RUN)
+    unbroken = trainer().fit(GRAPH, **RUN)
     trainer().fit(GRAPH, callbacks=[Stop()], saving=Saving(tmp_path), **RUN)
     resumed = trainer().fit(GRAPH, saving=Saving(tmp_path, resume=True), **RUN)
     names = ("round", "epoch", "loss")
-    for entry, expected in zip(resumed.per_round, whole.per_round, strict=True):
+    for entry, expected in zip(resumed.per_round, unbroken.per_round, strict=True):
         assert {name: entry[name] for name in names} == {name: expected[name] for name in names}
 
 
@@ -100,8 +98,8 @@ def test_of_very_many_rounds_an_even_selection_is_held(rounds: int) -> None:
     progress = Progress()
     for number in range(1, rounds + 1):
         progress.add_round({"round": number, "loss": 1 / number})
-    held = [entry["round"] for entry in progress.per_round]
-    assert min(rounds, MOST_ROUNDS // 2) <= len(held) <= MOST_ROUNDS
-    stride = held[0]
-    assert held == list(range(int(stride), rounds + 1, int(stride)))
-    assert [entry["loss"] for entry in progress.per_round] == [1 / number for number in held]
+    numbers = [entry["round"] for entry in progress.per_round]
+    assert min(rounds, MOST_ROUNDS // 2) <= len(numbers) <= MOST_ROUNDS
+    stride = numbers[0]
+    assert numbers == list(range(int(stride), rounds + 1, int(stride)))
+    assert [entry["loss"] for entry in progress.per_round] == [1 / number for number in numbers]

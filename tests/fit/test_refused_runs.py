@@ -87,15 +87,18 @@ def state(gist: GIST) -> dict[str, Any]:
     model = gist.model()
     with torch.no_grad():
         output = model(GRAPH.x, GRAPH.edge_index)
-    blocks = [block.tolist() for own in gist.begin_round().blocks for block in own]
+    blocks = [block.tolist() for of_sub in gist.begin_round().blocks for block in of_sub]
     gist.next_round -= 1
-    found = {"theta": values(gist.theta), "output": output, "blocks": blocks}
-    return found | {"rounds": gist.next_round, "scaled": gist.scaling is not None}
+    seen = {"theta": values(gist.theta), "output": output, "blocks": blocks}
+    return seen | {"rounds": gist.next_round, "scaled": gist.scaling is not None}
 
 
 def agree(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    tensors = same(one["theta"], other["theta"]) and torch.equal(one["output"], other["output"])
-    return tensors and all(one[name] == other[name] for name in ("blocks", "rounds", "scaled"))
+    return (
+        same(one["theta"], other["theta"])
+        and torch.equal(one["output"], other["output"])
+        and all(one[name] == other[name] for name in ("blocks", "rounds", "scaled"))
+    )
 
 
 def refuse(gist: GIST, name: str) -> None:
@@ -115,9 +118,9 @@ def test_a_fit_after_refused_ones_is_that_of_a_fresh_model(kind: str, tmp_path: 
         refuse(gist, name)
         assert gist.scaling is None
         assert gist.next_round == 0
-    found = fit(gist)
+    result = fit(gist)
     assert same(values(gist.theta), values(fresh.theta))
-    assert quiet(found.history) == quiet(expected.history)
+    assert quiet(result.history) == quiet(expected.history)
 
 
 @pytest.mark.one_in(4)
@@ -141,14 +144,15 @@ def test_a_refused_fit_leaves_what_was_trained(kind: str, work: str, tmp_path: P
 
 
 def test_a_refused_fit_leaves_how_the_model_is_made() -> None:
-    """With one sub-GCN nothing is merged, so buffers that follow from whole parameters stay those
-    of the training.
+    """With one sub-GCN nothing is merged, so buffers stay those of the training.
+
+    These are the buffers that follow from whole parameters.
     """
     gist = GIST(gcn(), (8, 7), 1)
     for name in ("mean", "metric"):
         refuse(gist, name)
         assert not gist.full_spec.merges
-    # a budget may make it of several narrow models
+    # With a budget the model may be made of several narrow ones.
     with pytest.raises(ValueError, match="no such score"):
         fit(gist, metric=fails, budget=9, epochs=None, local_steps=None, schedule="cosine")
     assert not gist.full_spec.merges
@@ -259,6 +263,6 @@ def test_fit_leaves_neither_sub_gcns_nor_gradients() -> None:
     gist = GIST(build, (8, 6), 2)
     result = fit(gist, optimizer_state="carry")
     gc.collect()
-    alive = [model for each in made if (model := each()) is not None]
+    alive = [model for reference in made if (model := reference()) is not None]
     assert alive == [result.model]
     assert all(parameter.grad is None for parameter in result.model.parameters())

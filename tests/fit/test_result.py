@@ -45,8 +45,8 @@ def test_a_result_shows_itself_and_its_classes() -> None:
     with torch.no_grad():
         guess = result.model.eval()(GRAPH.x, GRAPH.edge_index)[test].argmax(1)
     f1 = f1_score(GRAPH.y[test], guess, average=None, labels=range(C), zero_division=0)
-    assert [each["f1"] for each in classes] == pytest.approx(f1.tolist())
-    assert [each["nodes"] for each in classes] == GRAPH.y[test].bincount(minlength=C).tolist()
+    assert [scores["f1"] for scores in classes] == pytest.approx(f1.tolist())
+    assert [scores["nodes"] for scores in classes] == GRAPH.y[test].bincount(minlength=C).tolist()
 
 
 def test_a_saved_result_is_read_again(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_a_saved_result_is_read_again(tmp_path: Path) -> None:
     written = json.loads((folder / "result.json").read_text())
     assert {**read.as_dict(), "checksum": written["checksum"]} == written
     assert written["files"].keys() == {"model.safetensors"}
-    known = {"files": written["files"], "provenance": written["provenance"]}
-    assert read.as_dict() == {**json.loads(json.dumps(result.as_dict())), **known}
+    from_file = {"files": written["files"], "provenance": written["provenance"]}
+    assert read.as_dict() == {**json.loads(json.dumps(result.as_dict())), **from_file}
     assert evaluate(read.model, GRAPH)["test"] == result.test
     with (
         flipped(folder / "model.safetensors", 99),
@@ -84,9 +84,9 @@ def test_a_saved_result_is_read_again(tmp_path: Path) -> None:
 def test_the_command_line_needs_the_graph_of_one_s_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = trained().save(tmp_path / "own")
-    for model, said in (
+    folder = trained().save(tmp_path / "own")
+    for model, message in (
         ("tests.fit.test_result:build", "'tiny': add --dataset"),
         ("mine", "package.module:function"),
     ):
-        refused_by_command(capsys, said, "evaluate", own, "--model", model)
+        refused_by_command(capsys, message, "evaluate", folder, "--model", model)

@@ -49,8 +49,7 @@ RUNS: dict[str, tuple[dict[str, Any], list[int]]] = {
 
 def run(folder: Path | None, *, m: int = 3, **options: Any) -> dict[str, Any]:
     kind = options.pop("store", "memory")
-    own = {"store": store(kind, folder)} if folder else {}
-    gist = make(m, **own)
+    gist = make(m, store=store(kind, folder)) if folder else make(m)
     return state(gist, fit(gist, **options))
 
 
@@ -64,23 +63,25 @@ def unbroken() -> dict[str, Any]:
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: str) -> None:
     options, stops = RUNS[name]
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    done = 0
+    completed = 0
     for rounds in stops:
-        done += rounds
-        found = run(tmp_path, saving=saving, callbacks=after(rounds), **options)["rest"]
-        assert (found[0], found[-1]) == (done, True)
+        completed += rounds
+        so_far = run(tmp_path, saving=saving, callbacks=after(rounds), **options)["rest"]
+        assert (so_far[0], so_far[-1]) == (completed, True)
     if name == "functions of the user":
         with refused("is of another run", "loss was 'focal', now None"):
             run(tmp_path, saving=saving, **{**options, "loss": None})
     assert run(tmp_path, saving=saving, **options) == run(None, **{**options, "store": "memory"})
 
 
-@pytest.mark.parametrize(("every", "options"), [(1, {"epochs": 600, "patience": 2}), (ROUNDS, {})])
+@pytest.mark.parametrize(
+    ("save_every", "options"), [(1, {"epochs": 600, "patience": 2}), (ROUNDS, {})]
+)
 def test_resuming_a_finished_run_returns_it(
-    tmp_path: Path, every: int, options: dict[str, Any]
+    tmp_path: Path, save_every: int, options: dict[str, Any]
 ) -> None:
     path = tmp_path / "checkpoints"
-    expected = run(None, saving=Saving(path, every=every), **options)
+    expected = run(None, saving=Saving(path, every=save_every), **options)
     assert expected["rest"][-2] == bool(options)
     assert run(None, saving=Saving(path, resume=True), **options) == expected
 
@@ -93,7 +94,7 @@ def test_without_resume_a_run_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
     fit(make(seed=5), callbacks=after(5), saving=Saving(path, every=1))
     assert run(None, callbacks=after(3), saving=Saving(path, every=2))["rest"][0] == 3
-    assert [place.name for place in Checkpoints(path).complete_folders()] == [
+    assert [checkpoint.name for checkpoint in Checkpoints(path).complete_folders()] == [
         "round-00000002",
         "round-00000003",
     ]
@@ -107,9 +108,9 @@ def test_the_best_model_survives_the_interruption(tmp_path: Path) -> None:
     rounds, _, best = expected["rest"][:3]
     assert best < rounds
     run(None, callbacks=after(best), saving=Saving(path), **options)
-    place = Checkpoints(path).newest()
-    assert place
-    with safe_open(next(place.glob("*.safetensors")), "pt") as file:
+    checkpoint = Checkpoints(path).newest()
+    assert checkpoint
+    with safe_open(next(checkpoint.glob("*.safetensors")), "pt") as file:
         assert any(name.startswith("best/") for name in file.keys())  # noqa: SIM118
     assert run(None, saving=Saving(path, resume=True), **options) == expected
 
@@ -119,24 +120,25 @@ def test_moments_are_carried_on_or_begin_anew_with_the_blocks() -> None:
 
     def ages(m: int, state: str) -> list[set[float]]:
         gist = make(m)
-        found = list[set[float]]()
+        ages_of_rounds = list[set[float]]()
 
         def look() -> None:
-            found.append(
-                {float(each) for name, each in values(gist.theta).items() if name.endswith("/step")}
-            )
+            tensors = values(gist.theta)
+            counts = [tensor for name, tensor in tensors.items() if name.endswith("/step")]
+            ages_of_rounds.append({float(count) for count in counts})
 
         fit(gist, callbacks=[InterruptWhen(look)], optimizer_state=state)
-        return found[-ROUNDS:]
+        return ages_of_rounds[-ROUNDS:]
 
     assert ages(4, "reset") == [set()] * ROUNDS
-    assert (
-        ages(4, "carry") == ages(1, "carry") == ages(1, "reset") == [{2}, {4}, {6}, {8}, {10}, {11}]
-    )
+    carried: list[set[float]] = [{2}, {4}, {6}, {8}, {10}, {11}]
+    assert ages(4, "carry") == carried
+    assert ages(1, "carry") == carried
+    assert ages(1, "reset") == carried
 
 
 @pytest.mark.parametrize(
-    ("version", "entries", "said"),
+    ("version", "entries", "message"),
     [
         (5, {"best_round": 2, "best_score": 0.5}, "has the form 5"),
         (VERSION, {"best_round": 2}, "it has best_round, which this gistgnn does not know"),
@@ -144,7 +146,7 @@ def test_moments_are_carried_on_or_begin_anew_with_the_blocks() -> None:
     ],
 )
 def test_no_entry_of_a_state_is_left_out_in_silence(
-    version: int, entries: dict[str, Any], said: str, tmp_path: Path
+    version: int, entries: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     """A run that resumed without its best score would return a worse model as its best."""
     fit(make(), saving=Saving(tmp_path / "c"), callbacks=after(3))
@@ -155,5 +157,5 @@ def test_no_entry_of_a_state_is_left_out_in_silence(
     content["version"] = version
     content["state"] |= entries
     write_json(newest / "state.json", content)
-    with refused(said):
+    with refused(message):
         fit(make(), saving=Saving(tmp_path / "c", resume=True))

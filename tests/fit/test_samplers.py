@@ -15,7 +15,7 @@ from gistgnn.graphs.csr import CSR
 from gistgnn.sampling import ClusterSampling, Sampling
 from tests.helpers import edges
 from tests.helpers.edges import Weighted, edge_graph, only, weighted
-from tests.helpers.fitting import fit, quiet, same, theta
+from tests.helpers.fitting import fit, same, theta
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, C, F, Stack, tiny_graph
 from tests.helpers.resuming import after, state
@@ -67,11 +67,13 @@ PAIRS = [
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(("name", "model"), PAIRS)
-def test_it_learns_and_goes_on_after_a_stop(name: str, model: str, tmp_path: Path) -> None:
+def test_a_run_with_a_sampler_learns_and_goes_on_after_a_stop(
+    name: str, model: str, tmp_path: Path
+) -> None:
     def trained(**options: Any) -> tuple[GIST, Result]:
         gist = GIST(MODELS[model], 16 if model == "pyg gat" else (16,), 2)
         runner: Any = "in-turn" if model.startswith("pyg") else "fused"
-        own: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "epochs": 60,
             "lr": 0.02,
             "local_steps": 5,
@@ -79,7 +81,7 @@ def test_it_learns_and_goes_on_after_a_stop(name: str, model: str, tmp_path: Pat
             **options,
         }
         return gist, gist.fit(
-            homophilous(), sampler=SAMPLERS[name], runner=runner, progress=False, **own
+            homophilous(), sampler=SAMPLERS[name], runner=runner, progress=False, **settings
         )
 
     unbroken = trained()
@@ -104,7 +106,7 @@ def theta_of(
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", EVERY)
-def test_weights_of_one_change_nothing_and_others_do(name: str) -> None:
+def test_edge_weights_of_one_change_nothing_and_others_do(name: str) -> None:
     sampler = EVERY[name]
     graph = tiny_graph(30)
     for build in (OURS["gcn"], OURS["graphsage"], *[Weighted] * (name not in BY_LAYERS)):
@@ -138,8 +140,8 @@ def without_the_rest(graph: Graph) -> Graph:
     inside = graph.train[graph.edge_index].all(dim=0)
     x = torch.where(graph.train[:, None], graph.x, 100 * torch.randn_like(graph.x))
     outside = (~graph.train).nonzero().squeeze(1)
-    others = torch.stack([outside, outside.roll(1)])
-    pairs = torch.cat([graph.edge_index[:, inside], others], dim=1)
+    outside_edges = torch.stack([outside, outside.roll(1)])
+    pairs = torch.cat([graph.edge_index[:, inside], outside_edges], dim=1)
     return replace(
         graph, x=x, edges=CSR.of(pairs[:, pairs[1].argsort(stable=True)], graph.num_nodes)
     )
@@ -153,14 +155,12 @@ def test_the_rest_of_the_graph_changes_scores_and_nothing_else(
     def trained(graph: Graph, **options: Any) -> tuple[dict[str, Tensor], list[Any]]:
         gist = GIST(lambda w: OURS["graphsage"](w, dropout=0.3), (8,), 2)
         result = fit(gist, graph, sampler=sampler, runner=runner, lr=0.05, **options)
-        return theta(gist), [
-            (entry["validation"], entry["test"]) for entry in quiet(result.history)
-        ]
+        return theta(gist), [(entry["validation"], entry["test"]) for entry in result.history]
 
     other = without_the_rest(SMALL)
-    (first, scores) = trained(SMALL, inductive=True)
-    (second, others) = trained(other, inductive=True)
-    assert same(first, second)
-    assert scores != others
-    assert not same(trained(SMALL)[0], first)
+    inductive, scores = trained(SMALL, inductive=True)
+    inductive_of_other, other_scores = trained(other, inductive=True)
+    assert same(inductive, inductive_of_other)
+    assert scores != other_scores
+    assert not same(trained(SMALL)[0], inductive)
     assert not same(trained(SMALL)[0], trained(other)[0])

@@ -24,19 +24,19 @@ from tests.theta.stores import store
 def contents(folder: Path) -> dict[str, bytes]:
     return {
         str(file): file.read_bytes()
-        for place in Checkpoints(folder).complete_folders()
-        for file in place.iterdir()
+        for checkpoint in Checkpoints(folder).complete_folders()
+        for file in checkpoint.iterdir()
     }
 
 
 def newest(folder: Path) -> Path:
-    place = Checkpoints(folder).newest()
-    assert place
-    return place
+    checkpoint = Checkpoints(folder).newest()
+    assert checkpoint
+    return checkpoint
 
 
-def tensors_of(place: Path) -> Path:
-    return next(place.glob("rank-00000-*.safetensors"))
+def tensors_of(checkpoint: Path) -> Path:
+    return next(checkpoint.glob("rank-00000-*.safetensors"))
 
 
 def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> No
     with refused("another run", "sub_gcns was 3, now 2"):
         fit(make(2), saving=saving, epochs=33)
     with refused("another run", "the graph's number of nodes was 24, now 27"):
-        same = {**PLAIN, "epochs": 33, "local_steps": 2, "lr": 0.05, "evaluate_every": 2}
-        make().fit(tiny_graph(27), progress=False, saving=saving, **same)
+        settings = {**PLAIN, "epochs": 33, "local_steps": 2, "lr": 0.05, "evaluate_every": 2}
+        make().fit(tiny_graph(27), progress=False, saving=saving, **settings)
     assert contents(path) == before
     saving = Saving(tmp_path / "files", resume=True)
     fit(make(store=store("disk", tmp_path)), callbacks=after(1), saving=saving)
@@ -70,13 +70,13 @@ def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> No
         fit(make(), saving=saving)
     saving = Saving(tmp_path / "rich", resume=True)
     fit(make(4), **RICH, saving=saving, callbacks=after(2))
-    for setting, value, said in (
+    for setting, value, message in (
         ("epochs", 24, "epochs was 22, now 24"),
         ("optimizer_state", "reset", "optimizer_state was 'carry', now 'reset'"),
         ("schedule", "step", "schedule was 'cosine', now 'step'"),
         ("sampler", None, "sampler"),
     ):
-        with refused("of another run", said):
+        with refused("of another run", message):
             fit(make(4), **{**RICH, setting: value}, saving=saving)
 
 
@@ -121,13 +121,14 @@ def test_a_file_of_another_run_or_round_is_refused_and_the_checkpoint_before_is_
             "resume from round-00000001",
         ):
             fit(make(), saving=saving)
-    (newest(saving.path) / "state.json").unlink()  # a torn checkpoint is not looked at
+    # A torn checkpoint is not looked at.
+    (newest(saving.path) / "state.json").unlink()
     unbroken = make()
     gist = make()
     assert state(gist, fit(gist, saving=saving)) == state(unbroken, fit(unbroken))
 
 
-def test_models_and_results_of_the_command_line(
+def test_a_damaged_or_foreign_model_or_result_is_refused_by_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
@@ -137,8 +138,8 @@ def test_models_and_results_of_the_command_line(
     resume = (*TRAIN, "--out", out, "--resume")
     predict = ("predict", out, "--output", tmp_path / "p.csv")
     for name, commands in ((RESULT, [predict]), (MODEL, [("evaluate", out), resume])):
-        (place,) = some_bytes(out / name, 1)
-        with flipped(out / name, place):
+        (position,) = some_bytes(out / name, 1)
+        with flipped(out / name, position):
             command_refused(capsys, name, "evaluate", out)
         before = (out / name).read_bytes()
         shutil.copy(other / name, out)
@@ -151,11 +152,12 @@ def test_models_and_results_of_the_command_line(
 def test_a_last_checkpoint_that_does_not_fit_costs_no_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = plain_fit(GIST(gcn(), (8, 8), 2))
+    expected = plain_fit(GIST(gcn(), (8, 8), 2))
     monkeypatch.setattr("gistgnn.storage.checkpoints.write_tensors", full_disk)
-    found = plain_fit(GIST(gcn(), (8, 8), 2), saving=Saving(tmp_path / "c"))
-    assert found.test == whole.test
-    with refused("No space left on device"):  # it is not over
+    result = plain_fit(GIST(gcn(), (8, 8), 2), saving=Saving(tmp_path / "c"))
+    assert result.test == expected.test
+    # A run that is not over is refused.
+    with refused("No space left on device"):
         plain_fit(
             GIST(gcn(), (8, 8), 2),
             saving=Saving(tmp_path / "c"),

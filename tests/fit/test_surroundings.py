@@ -1,6 +1,4 @@
-"""What a program has set in torch around `fit`, and what cannot be trained with: the same result,
-or one line.
-"""
+"""What a program has set in torch around `fit` does not change the result, or is refused."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -46,7 +44,7 @@ def trained(gist: GIST, graph: Graph) -> dict[str, Any]:
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SURROUNDINGS)
-def test_the_result_is_the_same(name: str) -> None:
+def test_what_is_set_around_fit_does_not_change_the_result(name: str) -> None:
     expected = trained(trainer(), tiny_graph())
     with SURROUNDINGS[name]():
         assert same(trained(trainer(), tiny_graph()), expected)
@@ -84,18 +82,23 @@ def test_a_function_by_name_is_imported_once_and_at_the_start(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "schedules.py").write_text("def falling(progress):\n    return 1 - progress\n")
-    found: list[str] = []
+    imported: list[str] = []
     from gistgnn.training import names
 
-    real = names.resolve_name
-    monkeypatch.setattr(names, "resolve_name", lambda text: (found.append(text), real(text))[1])
+    resolve_name = names.resolve_name
+
+    def counted(text: str) -> Any:
+        imported.append(text)
+        return resolve_name(text)
+
+    monkeypatch.setattr(names, "resolve_name", counted)
     monkeypatch.syspath_prepend(tmp_path)
     runs = {}
     for epochs in (6, 60):
-        found.clear()
+        imported.clear()
         gist = trainer()
         result = gist.fit(tiny_graph(), epochs=epochs, schedule="schedules:falling", progress=False)
-        runs[epochs] = len(found)
+        runs[epochs] = len(imported)
         assert result.config["training"]["schedule"] == "schedules:falling"
     assert runs[6] == runs[60], "the number of imports does not follow the number of steps"
     for wrong in (
@@ -114,10 +117,7 @@ def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path: Any) -> None
     for number, folder in enumerate(("one", "other")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "beside_it.py").write_text(f"NUMBER = {number}\n")
-        text = (
-            "from beside_it import NUMBER\n\n\nclass Made:\n    pass\n\n\ndef "
-            "factor(progress):\n    return NUMBER\n"
-        )
+        text = "from beside_it import NUMBER\n\n\ndef factor(progress):\n    return NUMBER\n"
         (tmp_path / folder / "mine.py").write_text(text)
         functions.append(find_named("schedule", f"{tmp_path}/{folder}/mine.py:factor"))
     assert [function(0.0) for function in functions] == [0, 1]

@@ -1,6 +1,4 @@
-"""`fit` with a loss, a metric, a schedule, a trained model, callbacks or a time limit that the user
-brings.
-"""
+"""`fit` with a loss, a metric, a model, callbacks or a time limit that the user brings."""
 
 import logging
 import time
@@ -34,9 +32,9 @@ def gist(m: int = 2, **options: Any) -> GIST:
 
 
 def run(m: int = 2, **options: Any) -> tuple[dict[str, Tensor], Result]:
-    own = gist(m)
-    result = fit(own, **options)
-    return theta(own), result
+    trainer = gist(m)
+    result = fit(trainer, **options)
+    return theta(trainer), result
 
 
 def test_a_sampler_that_weights_its_nodes_takes_a_loss_for_each_node() -> None:
@@ -45,7 +43,7 @@ def test_a_sampler_that_weights_its_nodes_takes_a_loss_for_each_node() -> None:
     for loss in (
         F.cross_entropy,
         nn.CrossEntropyLoss(),
-        lambda *both: F.cross_entropy(*both, reduction="none"),
+        lambda logits, targets: F.cross_entropy(logits, targets, reduction="none"),
     ):
         torch.testing.assert_close(run(sampler=saint, loss=loss)[0], expected, **ALMOST)
 
@@ -64,7 +62,7 @@ def one_output(widths: tuple[int, ...]) -> nn.Module:
 
 
 @pytest.mark.parametrize("loss", ["mse", F.smooth_l1_loss])
-def test_regression(loss: Any) -> None:
+def test_a_loss_of_numbers_trains_a_regression(loss: Any) -> None:
     """The target is a feature, which a model without noise learns."""
     y = LARGER.x[:, 0] * 2 + 0.3
     result = fit(GIST(one_output, (16,), 2), data(y), loss=loss, epochs=400, local_steps=20)
@@ -77,14 +75,14 @@ def test_regression(loss: Any) -> None:
     assert result.test["rmse"] == pytest.approx(float(residual.square().mean().sqrt()), rel=1e-4)
 
 
-def test_float_labels_and_outputs_that_are_no_logits() -> None:
-    own = GIST(
+def test_float_labels_are_classes_and_outputs_that_are_no_logits_are_noted() -> None:
+    trainer = GIST(
         lambda widths: nn.Sequential(one_output(widths)[:2], nn.Linear(*widths, 3), nn.Softmax(1)),
         (16,),
         2,
     )
     with logged(logging.WARNING) as notes:
-        assert "accuracy" in fit(own, data(LARGER.y.float()), loss=nn.CrossEntropyLoss()).test
+        assert "accuracy" in fit(trainer, data(LARGER.y.float()), loss=nn.CrossEntropyLoss()).test
     assert "leave a sigmoid or softmax at its end out" in "".join(notes)
 
 
@@ -101,9 +99,9 @@ def test_the_metric_selects_the_model_and_names_the_history() -> None:
 
 
 def test_a_metric_is_computed_over_a_split_at_once_however_the_output_is() -> None:
-    for how in (Evaluation("whole"), Evaluation("layers"), Evaluation("parts", parts=3)):
-        result = fit(gist(), LARGER, metric="roc_auc", evaluation=how)
-        logits = predict(result.model, whole_graph(LARGER), how)[LARGER.test]
+    for evaluation in (Evaluation("whole"), Evaluation("layers"), Evaluation("parts", parts=3)):
+        result = fit(gist(), LARGER, metric="roc_auc", evaluation=evaluation)
+        logits = predict(result.model, whole_graph(LARGER), evaluation)[LARGER.test]
         assert result.test["roc_auc"] == pytest.approx(
             NAMED["roc_auc"](logits, LARGER.y[LARGER.test])
         )
@@ -122,13 +120,13 @@ def hits(logits: Tensor, targets: Tensor) -> Tensor:
 def test_loss_and_metric_of_the_user_allow_any_number_of_outputs(graph: Graph) -> None:
     result = fit(GIST(one_output, (8,), 2), graph, loss=above_zero, metric=hits, epochs=60)
     assert list(result.test) == ["hits"]
-    # the same functions by name, as on the command line
+    # These are the same functions by name, as on the command line.
     names = {"loss": f"{__name__}:above_zero", "metric": f"{__name__}:hits"}
-    named = fit(GIST(one_output, (8,), 2), graph, **names, epochs=60)
-    assert [list(scores.values()) for scores in (named.validation, named.test)] == [
+    by_name = fit(GIST(one_output, (8,), 2), graph, **names, epochs=60)
+    assert [list(scores.values()) for scores in (by_name.validation, by_name.test)] == [
         list(scores.values()) for scores in (result.validation, result.test)
     ]
-    assert same(dict(named.model.state_dict()), dict(result.model.state_dict()))
+    assert same(dict(by_name.model.state_dict()), dict(result.model.state_dict()))
     with refused("the model gives 1 classes, the graph has 3"):
         fit(GIST(one_output, (8,), 2), loss=above_zero)
 
@@ -136,18 +134,19 @@ def test_loss_and_metric_of_the_user_allow_any_number_of_outputs(graph: Graph) -
 @pytest.mark.parametrize("kind", ["memory", "host", "disk"])
 def test_a_run_begins_with_a_trained_model(tmp_path: Path, kind: str) -> None:
     trained = fit(gist(1), epochs=30).model
-    own = gist(2, store=store(kind, tmp_path))
+    trainer = gist(2, store=store(kind, tmp_path))
     before = evaluate(trained, GRAPH)["validation"]
-    # the scores stay at first
-    result = own.fit(GRAPH, epochs=2, init=trained, lr=1e-9, progress=False)
+    # At so small a rate the scores stay as they are.
+    result = trainer.fit(GRAPH, epochs=2, init=trained, lr=1e-9, progress=False)
     assert evaluate(result.model, GRAPH)["validation"] == before
     for name, tensor in named_tensors(result.model).items():
         torch.testing.assert_close(tensor, named_tensors(trained)[name], rtol=0, atol=1e-6)
-    if kind == "memory":  # a run without it begins anew
-        again = fit(own)
+    if kind == "memory":
+        # A run without `init` begins anew.
+        again = fit(trainer)
         assert quiet(again.history) == quiet(fit(gist()).history)
-        own.fit(GRAPH, epochs=2, init=trained.state_dict(), lr=1e-9, progress=False)
-        for name, tensor in theta(own).items():
+        trainer.fit(GRAPH, epochs=2, init=trained.state_dict(), lr=1e-9, progress=False)
+        for name, tensor in theta(trainer).items():
             torch.testing.assert_close(
                 tensor, named_tensors(trained)[name].detach(), rtol=0, atol=1e-6
             )
@@ -176,7 +175,7 @@ class Recorder(Callback):
 
 def test_callbacks_are_told_in_order_and_may_stop() -> None:
     recorder = Recorder()
-    run(callbacks=[recorder], evaluate_every=2)  # three rounds
+    run(callbacks=[recorder], evaluate_every=2)
     assert recorder.events == [
         ("round", 1, 3), ("evaluation", 2), ("round", 2, 3), ("evaluation", 3), ("round", 3, 3),
         ("end", 3),
@@ -186,24 +185,24 @@ def test_callbacks_are_told_in_order_and_may_stop() -> None:
     assert stopping.events[-1] == ("end", 1)
     assert (result.progress.stopped_early, result.progress.stopped_by) == (True, "callback")
     assert not result.interrupted
-    # the last round is evaluated, if none was before
+    # The last round is evaluated if none was before.
     assert result.test == evaluate(result.model, GRAPH)["test"]
 
 
 def test_a_run_ends_in_time_with_its_best_model_and_may_go_on(tmp_path: Path) -> None:
     begun = time.perf_counter()
     _, result = run(max_seconds=0.6, epochs=10**9, local_steps=1, evaluate_every=10**9)
-    # a busy machine may be late; all rounds would take days
+    # A busy machine may be late, but all rounds would take days.
     assert time.perf_counter() - begun < 60
     assert result.progress.stopped_by == "max_seconds"
     assert len(result.history) == 1
     assert result.test == evaluate(result.model, GRAPH)["test"]
     saving = Saving(tmp_path / "checkpoints", resume=True)
     assert run(saving=saving, max_seconds=1e-6)[1].progress.rounds == 1
-    resumed = run(saving=saving, max_seconds=1000)
-    unbroken = run()
-    assert (resumed[1].progress.rounds, resumed[1].progress.stopped_by) == (3, None)
-    assert same(resumed[0], unbroken[0])
+    resumed_theta, resumed = run(saving=saving, max_seconds=1000)
+    unbroken_theta, _ = run()
+    assert (resumed.progress.rounds, resumed.progress.stopped_by) == (3, None)
+    assert same(resumed_theta, unbroken_theta)
 
 
 def test_a_resumed_run_leaves_time_for_its_next_score(tmp_path: Path) -> None:

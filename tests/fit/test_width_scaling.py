@@ -1,6 +1,4 @@
-"""`fit` gives every tensor the learning rate and initial values of its width: beside plain
-PyTorch.
-"""
+"""`fit` gives every tensor the rate and the initial values of its width, beside plain PyTorch."""
 
 import logging
 from functools import partial
@@ -53,7 +51,9 @@ def plain_loop(kind: Any, steps: int, lr: float, **settings: Any) -> dict[str, T
         groups.append({"params": [parameter], "lr": rate, "weight_decay": decay, "plain": rate})
     assert wide.keys() == fans.keys()
     scaled = WidthScaling(gcn(), WIDTHS).scale(GIST(gcn(), WIDTHS, 1, width_scaling="none").model())
-    model.load_state_dict(scaled.state_dict())  # see tests/layout/test_width_scaling.py
+    # That the initial values are right is shown in tests/layout/test_width_scaling.py.
+
+    model.load_state_dict(scaled.state_dict())
     optimizer = kind(groups, lr=lr)
     batch = whole_graph(GRAPH)
     for step in range(steps):
@@ -152,7 +152,7 @@ def test_at_the_base_width_rates_are_plain(m: int) -> None:
     assert same(*runs) == (m == 1)
 
 
-def test_the_base_width_can_be_set() -> None:
+def test_rates_follow_the_base_width_that_is_set() -> None:
     gist = GIST(gcn(), (32, 32), 1, base_width=16)
     factors = {group["lr"] for group in gist.parameter_groups(gist.model(), lr=1.0)}
     assert factors == {1.0, 0.5}
@@ -229,8 +229,7 @@ def test_an_optimiser_of_neither_kind_keeps_plain_rates() -> None:
             fit(gist, optimizer=torch.optim.Muon, lr=0.1, epochs=1, local_steps=1)
         assert sum("learning rates do not follow the widths" in note for note in notes) == 1
         runs.append(theta(gist)["2.weight"] - start["2.weight"])
-    # Its step is an orthogonal matrix, nearly. With the rates of Adam one step were four times the
-    # other.
+    # Its step is nearly an orthogonal matrix. With Adam's rates one step were four times the other.
     assert float(runs[0].norm()) == pytest.approx(float(runs[1].norm()), rel=0.3)
 
 
@@ -292,7 +291,9 @@ def test_what_a_run_resumes_from_has_the_same_scaling(tmp_path: Path) -> None:
         ({"base_width": 0}, "base"),
     ],
 )
-def test_bad_values_are_refused(options: dict[str, Any], culprit: str) -> None:
+def test_a_scaling_or_base_width_that_does_not_exist_is_refused(
+    options: dict[str, Any], culprit: str
+) -> None:
     with refused(culprit):
         GIST(gcn(), (8, 8), 2, **options)
 
@@ -301,18 +302,15 @@ def test_plain_rates_are_one_group() -> None:
     gist = GIST(gcn(), (8, 8), 2, width_scaling="none")
     (sub, _) = gist.begin_round().subs
     (group,) = gist.parameter_groups(sub, lr=0.3, weight_decay=0.2)
-    assert (group["lr"], group["weight_decay"], group["params"]) == (
-        0.3,
-        0.2,
-        list(sub.parameters()),
-    )
+    assert (group["lr"], group["weight_decay"]) == (0.3, 0.2)
+    assert group["params"] == list(sub.parameters())
 
 
 def by_dimensions(parameters: Any, lr: float) -> Optimizer:
     parameters = list(parameters)
     matrices = [parameter for parameter in parameters if parameter.dim() > 1]
-    others = [parameter for parameter in parameters if parameter.dim() < 2]
-    return torch.optim.SGD([{"params": matrices, "weight_decay": 0.1}, {"params": others}], lr=lr)
+    vectors = [parameter for parameter in parameters if parameter.dim() < 2]
+    return torch.optim.SGD([{"params": matrices, "weight_decay": 0.1}, {"params": vectors}], lr=lr)
 
 
 @pytest.mark.parametrize(

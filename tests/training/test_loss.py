@@ -46,15 +46,15 @@ LOSSES: dict[str, Any] = {
 def test_a_loss_of_the_user_is_the_mean_over_the_nodes_or_their_weighted_sum(name: str) -> None:
     loss = LOSSES[name]
     torch.testing.assert_close(made(loss)(LOGITS, CLASSES), loss(LOGITS, CLASSES).mean())
-    each = {
-        "one for each node": loss,
-        "module": nn.CrossEntropyLoss(
-            torch.tensor([1.0, 2.0, 5.0]), label_smoothing=0.1, reduction="none"
-        ),
-    }.get(name) or partial(loss, reduction="none")
-    torch.testing.assert_close(
-        made(loss)(LOGITS, CLASSES, WEIGHTS), (each(LOGITS, CLASSES) * WEIGHTS).sum()
-    )
+    if name == "one for each node":
+        losses = loss(LOGITS, CLASSES)
+    elif name == "module":
+        losses = F.cross_entropy(
+            LOGITS, CLASSES, loss.weight, label_smoothing=0.1, reduction="none"
+        )
+    else:
+        losses = loss(LOGITS, CLASSES, reduction="none")
+    torch.testing.assert_close(made(loss)(LOGITS, CLASSES, WEIGHTS), (losses * WEIGHTS).sum())
 
 
 @given(members=st.integers(1, 4), weighted=st.booleans(), name=st.sampled_from(sorted(LOSSES)))
@@ -71,7 +71,7 @@ def test_every_sub_gcn_has_the_loss_that_it_has_alone(
 
 def test_balanced_classes_have_the_same_weight_in_sum() -> None:
     criterion = made(None, class_weights="balanced")
-    weight = N / (C * torch.tensor([4.0, 2.0, 1.0]))  # as in scikit-learn
+    weight = N / (C * torch.tensor([4.0, 2.0, 1.0]))  # These are those of scikit-learn.
     torch.testing.assert_close(
         criterion(LOGITS, CLASSES), F.cross_entropy(LOGITS, CLASSES, weight=weight)
     )
@@ -108,12 +108,13 @@ def test_weights_of_nodes_and_classes_serve_logits_of_any_type(
     expected = (losses * WEIGHTS[nodes].to(kind)).sum()
     training = replace(Training(), loss=criterion)
     one = loss_of(logits, batch, training)
-    both = loss_of(torch.stack([logits, logits]), batch, training)
-    for found in (one, *both):  # torch may return float32 for labels of float32
-        torch.testing.assert_close(found, expected, check_dtype=False)
+    two = loss_of(torch.stack([logits, logits]), batch, training)
+    for actual in (one, *two):
+        # The result may be of float32 for labels of float32.
+        torch.testing.assert_close(actual, expected, check_dtype=False)
 
 
-def test_losses_by_name() -> None:
+def test_losses_by_name_and_smoothing_are_those_of_torch() -> None:
     binary = F.binary_cross_entropy_with_logits(LOGITS, LABELS)
     for name, expected in (
         ("cross-entropy", F.cross_entropy(LOGITS, CLASSES)),

@@ -45,7 +45,7 @@ class LikeTorchmetrics:
         raise AssertionError("update and compute are used")
 
 
-def test_names_are_those_of_scikit_learn() -> None:
+def test_metrics_by_name_have_the_values_of_scikit_learn() -> None:
     truth = CLASSES.numpy()
     guess = LOGITS.argmax(dim=1).numpy()
     shares = LOGITS.softmax(dim=1).numpy()
@@ -79,7 +79,7 @@ def test_the_balanced_accuracy_is_the_mean_over_the_true_classes() -> None:
         assert NAMED["balanced_accuracy"](logits, targets) == pytest.approx((1 / 2 + 2 / 3) / 2)
 
 
-def test_which_of_two_scores_is_better() -> None:
+def test_a_metric_says_which_of_two_scores_is_better() -> None:
     for metric in (
         Metric(error, higher_is_better=False),
         as_metric(LikeTorchmetrics()),
@@ -91,10 +91,10 @@ def test_which_of_two_scores_is_better() -> None:
     assert as_metric(error).better(-5.0, None)
 
 
-def test_functions_and_objects_of_the_user() -> None:
+def test_functions_and_objects_of_the_user_are_metrics_with_names() -> None:
     assert as_metric(error).name == "error"
     assert Metric(error, "share wrong").name == "share wrong"
-    for _ in range(2):  # a metric starts anew for every split
+    for _ in range(2):  # A metric starts anew for every split.
         assert as_metric(LikeTorchmetrics())(LOGITS, CLASSES) == pytest.approx(
             float(error(LOGITS, CLASSES))
         )

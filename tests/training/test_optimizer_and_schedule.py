@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
 from gistgnn import GIST, Training
@@ -25,7 +25,7 @@ def test_an_optimiser_gets_the_settings_that_are_not_zero() -> None:
     assert isinstance(made, torch.optim.RAdam)
     assert (made.defaults["lr"], made.defaults["weight_decay"]) == (0.3, 0.1)
     usual = Training(1, optimizer=torch.optim.AdamW).make_optimizer(parameters)
-    assert usual.defaults["weight_decay"] == 0.01  # torch's own
+    assert usual.defaults["weight_decay"] == 0.01, "torch has this default"
     partly = partial(torch.optim.SGD, nesterov=True)
     assert (
         Training(1, optimizer=partly, momentum=0.9).make_optimizer(parameters).defaults["nesterov"]
@@ -44,7 +44,8 @@ def test_what_is_no_optimiser_of_a_round_is_refused() -> None:
         with refused("the optimizer", message):
             check_optimizer(Training(1, optimizer=optimizer))
     model = gcn(norm="batch")((8, 8))
-    with refused("the optimizer Muon", "convs.0.bias"):  # it takes matrices alone
+    # Muon takes matrices alone.
+    with refused("the optimizer Muon", "convs.0.bias"):
         check_optimizer(Training(1, optimizer=torch.optim.Muon), model)
     check_optimizer(Training(1, optimizer=torch.optim.Muon), nn.Linear(3, 3, bias=False))
     with refused("Adafactor", "convs.0.weight", "optimizer_state='reset'"):
@@ -137,55 +138,49 @@ SCHEDULERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_scheduler_sets_all_that_it_sets_in_a_plain_loop(name: str) -> None:
-    """Learning rates, momentum, betas and decay of every group, over rounds of 4 steps, against
-    torch's own loop.
-    """
-    make, optimizer_of, given = SCHEDULERS[name]
+    """A plain loop of torch has the same rates, momentum, betas and decay of every group."""
+    make, optimizer_of, options = SCHEDULERS[name]
     gist = GIST(gcn(), (8, 7), 1, seed=4, width_scaling="none")
     steps = 14
     model = gist.model().train()
     adjacency = Adjacency(GRAPH.edge_index, GRAPH.num_nodes)
-    optimizer = optimizer_of(model.parameters(), lr=0.02, **given)
-    left_open = isinstance(make, partial) and make.func is lr_scheduler.OneCycleLR
-    scheduler = make(optimizer, **({"total_steps": steps} if left_open else {}))
+    optimizer = optimizer_of(model.parameters(), lr=0.02, **options)
+    if isinstance(make, partial) and make.func is lr_scheduler.OneCycleLR:
+        scheduler = make(optimizer, total_steps=steps)
+    else:
+        scheduler = make(optimizer)
     for _ in range(steps):
         optimizer.zero_grad()
         out = model(GRAPH.x, adjacency)[GRAPH.train]
         nn.functional.cross_entropy(out, GRAPH.y[GRAPH.train]).backward()
         optimizer.step()
         scheduler.step()
-    fit(gist, epochs=steps, local_steps=4, lr=0.02, schedule=make, optimizer=optimizer_of, **given)
-    found = theta(gist)
+    fit(
+        gist, epochs=steps, local_steps=4, lr=0.02, schedule=make, optimizer=optimizer_of, **options
+    )
+    tensors = theta(gist)
     for key, expected in named_tensors(model).items():
         torch.testing.assert_close(
-            found[key], expected.detach(), msg=lambda text, key=key: f"{key}: {text}"
+            tensors[key], expected.detach(), msg=lambda text, key=key: f"{key}: {text}"
         )
 
 
 def test_named_optimisers_have_the_scheduler_s_momentum_in_every_runner() -> None:
-    options: dict[str, Any] = {
-        "optimizer": "adam",
-        "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.05),
-    }
-    ended = []
-    for runner in ("in-turn", "auto", "fused"):
+
+    def trained(runner: Any, schedule: Any) -> dict[str, Tensor]:
         gist = GIST(gcn(), (8, 8), 2, seed=1)
-        fit(gist, epochs=12, runner=runner, **options)
-        ended.append(theta(gist))
-    plain = GIST(gcn(), (8, 8), 2, seed=1)
-    fit(
-        plain,
-        epochs=12,
-        **{
-            **options,
-            "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.05, cycle_momentum=False),
-        },
-    )
-    for key, expected in ended[0].items():
-        torch.testing.assert_close(ended[1][key], expected)
-        torch.testing.assert_close(ended[2][key], expected)
+        fit(gist, epochs=12, runner=runner, optimizer="adam", schedule=schedule)
+        return theta(gist)
+
+    schedule = partial(lr_scheduler.OneCycleLR, max_lr=0.05)
+    in_turn = trained("in-turn", schedule)
+    for runner in ("auto", "fused"):
+        for name, tensor in trained(runner, schedule).items():
+            torch.testing.assert_close(tensor, in_turn[name])
+    without_momentum = trained("in-turn", partial(schedule, cycle_momentum=False))
     assert any(
-        not torch.allclose(theta(plain)[key], value, atol=1e-4) for key, value in ended[0].items()
+        not torch.allclose(tensor, in_turn[name], atol=1e-4)
+        for name, tensor in without_momentum.items()
     )
 
 
@@ -223,15 +218,15 @@ def test_what_is_no_schedule_is_refused() -> None:
 
 
 def test_settings_survive_json_as_names() -> None:
-    own: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "optimizer": torch.optim.NAdam,
         "schedule": lambda p: 1.0,
         "metric": rates,
     }
-    record = Training(3, loss=nn.CrossEntropyLoss(), **own).as_dict()
+    record = Training(3, loss=nn.CrossEntropyLoss(), **settings).as_dict()
     names = [record[name] for name in ("optimizer", "schedule", "loss", "metric")]
     assert names == ["NAdam", "<lambda>", "CrossEntropyLoss", "rates"]
-    # a function is not saved with a run
+    # A function is not saved with a run.
     with refused("loss", "'CrossEntropyLoss'"):
         Training(**record)
     plain = Training(3)

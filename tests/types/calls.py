@@ -1,5 +1,6 @@
-"""Calls that `mypy --strict` has to accept, and mistakes: each on a line that ends in the code of
-mypy's error.
+"""Calls that `mypy --strict` has to accept, and mistakes.
+
+Each mistake is on a line that ends in the code of mypy's error.
 """
 
 from pathlib import Path
