@@ -102,7 +102,7 @@ def test_several_columns_of_integers_are_numbers_too() -> None:
     gist = trainer(2, outputs=2)
     result = gist.fit(data(y), epochs=4, loss="mse", progress=False)
     assert set(result.test) == {"r2", "mae", "rmse"}
-    with refused("the model gives 3 ", "build it with 1 outputs"):
+    with refused("the model gives 3 outputs", "build it with 1"):
         trainer(1, outputs=3).fit(data(COUNTS), epochs=1, loss="mse", progress=False)
 
 

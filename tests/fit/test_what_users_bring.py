@@ -127,7 +127,7 @@ def test_loss_and_metric_of_the_user_allow_any_number_of_outputs(graph: Graph) -
         list(scores.values()) for scores in (result.validation, result.test)
     ]
     assert same(dict(by_name.model.state_dict()), dict(result.model.state_dict()))
-    with refused("the model gives 1 classes, the graph has 3"):
+    with refused("the model gives 1 output, and the graph needs 3"):
         fit(GIST(one_output, (8,), 2), loss=above_zero)
 
 

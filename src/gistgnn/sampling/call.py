@@ -21,6 +21,7 @@ from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.nn.scaling import STRUCTURES, features_argument, plain_model, scales_input
 from gistgnn.nn.sparse import AtVersion
 from gistgnn.sampling.batch import Batch
+from gistgnn.utils.formats import plural
 
 _GRAPHS = ("data", "graph", "batch")  # a first argument of this name is a whole graph
 
@@ -327,8 +328,10 @@ def check_fits(
     for member in members:
         outputs = _count_outputs(member, batch, logits=classes is not None)
         if classes is not None and outputs != classes:
-            differ = f"the model gives {outputs} classes, the graph has {classes}"
-            raise InputError(f"{differ}: build it with {classes} outputs")
+            raise InputError(
+                f"the model gives {plural(outputs, 'output')}, and the graph needs {classes}, one "
+                f"for each class or target: build it with {classes}"
+            )
     model = members[0]
     gnn = as_gnn(model)
     kind = type(plain_model(model)).__name__
