@@ -189,7 +189,7 @@ def test_arguments_of_gist_out_of_range_are_refused() -> None:
 
 def test_a_model_that_does_not_fit_the_graph_is_refused() -> None:
     cases: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
-        (lambda w: GCN(F, w, 4), (8,), ("4 classes", "graph has 3")),
+        (lambda w: GCN(F, w, 4), (8,), ("4 outputs", "graph needs 3")),
         (lambda w: pyg.models.GCN(F + 1, w, 2, C), 8, (f"[24, {F}]",)),
         (lambda w: GCN(F + 1, w, C), (8,), ("[24, 7]",)),
     )
