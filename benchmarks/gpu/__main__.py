@@ -115,7 +115,9 @@ def tests(options: argparse.Namespace) -> list[str]:
 
     They run six at a time if pytest-xdist is installed.
     """
-    selection = ["-k", "stays_on_the_gpu and graphsage"] if options.small else ["-m", "cuda"]
+    selection = ["-m", "cuda"]
+    if options.small:
+        selection = ["-m", "not long", "-k", "stays_on_the_gpu and trains"]
     words = [sys.executable, "-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider"]
     words += [*selection, "tests/cuda"]
     if not options.small and find_spec("xdist"):
