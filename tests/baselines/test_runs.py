@@ -118,6 +118,7 @@ def train_all(ranks: Ranks) -> list[dict[str, Any]]:
     return runs
 
 
+@pytest.mark.long
 def test_ranks_end_as_one_process_does() -> None:
     runs_of_ranks = on_ranks(2, train_all)
     for k, (method, _, store, _) in enumerate(CASES):

@@ -116,6 +116,7 @@ def test_a_rank_with_wrong_options_tells_the_others(
     assert second.stderr.count("error: ") == 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("rank", "listens"), [(0, True), (1, True), (1, False)])
 def test_ranks_that_cannot_meet_say_so_in_one_line(
     tmp_path: Path, rank: int, listens: bool

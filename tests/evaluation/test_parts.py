@@ -50,6 +50,7 @@ def test_one_part_is_the_whole_graph(name: str) -> None:
         )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("_batches")
 @pytest.mark.parametrize("name", ["gcn", *EDGE_MODELS])
 def test_edges_between_parts_are_left_out(name: str) -> None:

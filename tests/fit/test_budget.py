@@ -294,6 +294,7 @@ def test_what_a_budget_chooses_cannot_be_given(options: dict[str, Any]) -> None:
         gist.fit(GRAPH, budget=1.0, progress=False, **options)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("seconds", "cost_of_a_node", "sampler", "expected"),
     [
@@ -344,7 +345,7 @@ def test_batches_are_smaller_where_there_is_time_for_few_steps(
         assert resumed.batches == cut.batches, "a resumed run has the same batches"
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("seconds_of_an_edge", "sampler", "expected"),
     [

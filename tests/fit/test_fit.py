@@ -161,6 +161,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_a_finished_run_holds_no_memory(settings: dict[str, Any]) -> None:
     graph = tiny_graph()

@@ -58,7 +58,7 @@ def unbroken() -> dict[str, Any]:
     return run(None)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", RUNS)
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: str) -> None:
     options, stops = RUNS[name]

@@ -121,6 +121,7 @@ DECISIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", DECISIONS)
 def test_two_classes_and_one_output_are_a_decision(name: str) -> None:
     loss, function = DECISIONS[name]

@@ -29,6 +29,7 @@ def converted(root: Path, source: Any, **options: Any) -> Graph:
     return load(root / "made")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "form", [".npz", ".pt", ".csv", ".csv.gz", ".parquet", "lists in .parquet"]
 )

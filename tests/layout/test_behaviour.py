@@ -186,6 +186,7 @@ CACHED: dict[str, Callable[[int, bool], nn.Module]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sampler", [None, "clusters"])
 @pytest.mark.parametrize("name", CACHED)
 def test_cached_layers_give_what_others_give(name: str, sampler: Any) -> None:

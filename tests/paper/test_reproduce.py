@@ -68,7 +68,7 @@ def written(out: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")}
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", TINY)
 def test_it_runs_once_and_writes_its_table_record_and_report(
     name: str, reproduced: Callable[[str], Path], capsys: pytest.CaptureFixture[str]

@@ -107,6 +107,7 @@ def test_recorded_steps_are_those_one_by_one(name: str, kind: str) -> None:
     agree(name, kind, 2)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -485,6 +485,7 @@ def test_every_worker_draws_batches_of_its_own(method: Any) -> None:
         method(gcn(), (8,), 2).fit(DATA, sampler=PIECES, epochs=4, progress=False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", [Parts, Ensemble])
 @pytest.mark.parametrize("make", [LOADERS["a list"], LOADERS["RandomNodeLoader"]])
 def test_parts_train_on_a_loader(method: Any, make: Callable[[], Any]) -> None:

@@ -84,6 +84,7 @@ def test_batches_are_those_in_memory(
                 assert torch.equal(left.product(operator), right.product(operator)), operator
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("memory", [None, 1.3], ids=["enough memory", "little memory"])
 @pytest.mark.parametrize("some", [False, True], ids=["all nodes", "some nodes"])
 @pytest.mark.parametrize("name", list(MODELS))

@@ -51,6 +51,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.long
 def test_the_package_in_a_zip_trains(tmp_path: Path) -> None:
     """It brings a data set, the program that runs METIS, and the templates of reports."""
     packed = tmp_path / "packed.zip"
