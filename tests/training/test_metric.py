@@ -9,6 +9,7 @@ from sklearn import metrics
 from torch import Tensor
 
 from gistgnn import Metric
+from gistgnn.evaluation.scores import score_of_outputs
 from gistgnn.training.metric import NAMED, as_metric
 from gistgnn.training.names import METRICS
 from tests.helpers.refusals import refused
@@ -116,3 +117,24 @@ def test_what_is_no_score_is_refused() -> None:
             as_metric(value)  # type: ignore[arg-type]
     with refused("the metric is mae, but the targets are classes"):
         NAMED["mae"](LOGITS, CLASSES)
+
+
+def test_the_average_precision_needs_nodes_of_the_classes_that_it_ranks() -> None:
+    score = NAMED["average_precision"]
+    first_two = LOGITS[:, :2]
+    nodes = len(CLASSES)
+    # Of two classes it ranks the second.
+    ones = torch.ones(nodes, dtype=torch.long)
+    assert score_of_outputs(score, first_two, ones) == 1.0
+    with refused("none of these have class 1"):
+        score_of_outputs(score, first_two, torch.zeros(nodes, dtype=torch.long))
+    with refused("none of these have class 0, 2"):
+        score_of_outputs(score, LOGITS, ones)
+    labels = torch.zeros(nodes, 3)
+    labels[::2, 0] = 1
+    labels[:, 1] = 1
+    with refused("none of these have class 2"):
+        score_of_outputs(score, LOGITS, labels)
+    labels[0, 2] = 1
+    expected = metrics.average_precision_score(labels.numpy(), LOGITS.sigmoid().numpy())
+    assert score_of_outputs(score, LOGITS, labels) == pytest.approx(expected)

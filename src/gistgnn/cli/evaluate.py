@@ -245,7 +245,8 @@ def _numbered_as(names: list[str], graph: "Graph") -> "Graph":
     if not graph.class_names:
         if names:
             log.warning(
-                "the classes of %s are numbers, and are taken for the names of the run's: %s",
+                "the classes of %s are numbers, and those of the run have names. They are taken in "
+                "order: %s",
                 graph.name,
                 ", ".join(f"{number} for {name!r}" for number, name in enumerate(names[:5]))
                 + (", ..." if len(names) > 5 else ""),

@@ -443,7 +443,8 @@ def score_of_outputs(metric: Metric, logits: Tensor, targets: Tensor) -> float:
         raise InputError(f"the outputs of {missing:,} of the {len(logits):,} nodes are not finite")
     if metric is NAMED["roc_auc"]:
         counts = _nodes_of_classes(targets, logits.shape[1])
-        if bool((undefined := (counts == 0) | (counts == len(targets))).any()):
+        undefined = (counts == 0) | (counts == len(targets))
+        if bool(undefined.any()):
             raise InputError(
                 "it needs nodes with and without each class, and all or none of these have class "
                 f"{_list_classes(undefined)}"
@@ -454,7 +455,7 @@ def score_of_outputs(metric: Metric, logits: Tensor, targets: Tensor) -> float:
             undefined[0] = False  # Of two classes it is the precision of the second.
         if bool(undefined.any()):
             raise InputError(
-                f"it needs nodes of each class, and none of these have class "
+                "it needs nodes of each class, and none of these have class "
                 f"{_list_classes(undefined)}"
             )
     if metric is NAMED["r2"] and len(targets) < 2:
